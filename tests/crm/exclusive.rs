@@ -14,7 +14,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
 use oprc_sandbox::proxy::ApiProxy;
@@ -32,7 +32,6 @@ use oprc_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    drift::version,
     id_collisions::paused_class,
     owned_fields::owned,
     request_counts::{EVENTS, Requests, USER, request_count, requests, wait_for_events},
@@ -226,13 +225,16 @@ async fn recreates_deleted_children() {
 async fn time_to_recreate(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
     let api = objects(ns, kind);
     let before = api.get(name).await.unwrap();
+    // That of the object may be too old for a watch, after many changes of others.
+    let now = api.list_metadata(&ListParams::default().limit(1)).await.unwrap();
+    let now = now.metadata.resource_version.unwrap();
     let started = Instant::now();
     api.delete(name, &DeleteParams::background()).await.unwrap();
     let recreated = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
     };
     let what = format!("{kind} {name} to be recreated");
-    let recreated_at = follow(&api, name, &version(&before), &what, recreated).await.unwrap();
+    let recreated_at = follow(&api, name, &now, &what, recreated).await.unwrap();
     recreated_at.duration_since(started)
 }
 

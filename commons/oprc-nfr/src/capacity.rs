@@ -26,8 +26,8 @@ const MAX_CORRECTION: f64 = 4.0;
 const SATURATION_QUANTILE: f64 = 0.9;
 /// A load is steady if its highest rate is at most this multiple of the lowest.
 const STEADY_LOAD: f64 = 1.2;
-/// Latencies are measured over as many seconds, and hold for as many.
-const LATENCY_SECONDS: f64 = 60.0;
+/// Latencies are measured over as many samples at most, and hold for as many.
+const LATENCY_SAMPLES: usize = 4;
 /// The fraction of a load that exceeded the bound which is expected to keep it.
 const SATURATION_MARGIN: f64 = 0.95;
 /// Seconds for which a correction is kept, and after which half of the rest is forgotten each: what
@@ -153,14 +153,13 @@ pub fn learn(
     let measured = measure(&steady, limits).or_else(|| measure(&used, limits));
     let Some((service_time, evidence)) = measured else {
         let service_time = earlier.map(|it| it.service_time).filter(|it| is_valid(*it))?;
-        let wait = wait(&used, interval, bound, service_time);
+        let wait = wait(samples, bound, service_time);
         let evidence = Evidence::Earlier;
         return Some(Capacity { service_time, correction: 1.0, wait, evidence, confidence });
     };
-    let wait = wait(&used, interval, bound, service_time);
+    let wait = wait(samples, bound, service_time);
     let uncorrected = Capacity { service_time, correction: 1.0, wait, evidence, confidence };
-    let observed =
-        bound.and_then(|bound| correction(&used, interval, &uncorrected, bound)).unwrap_or(1.0);
+    let observed = bound.and_then(|bound| correction(samples, &uncorrected, bound)).unwrap_or(1.0);
     let remembered = earlier.map_or(1.0, remembered_correction);
     let correction = observed.max(remembered);
     if correction <= 1.0 {
@@ -201,11 +200,11 @@ fn remembered_correction(earlier: Learned) -> f64 {
 
 /// What the bound leaves beside the latency of an idle function: the lowest that was observed, without
 /// the time that requests waited in it.
-fn wait(samples: &[LoadSample], interval: f64, bound: Option<f64>, service_time: f64) -> f64 {
+fn wait(samples: &[LoadSample], bound: Option<f64>, service_time: f64) -> f64 {
     let Some(bound) = bound else { return DEFAULT_WAIT * service_time };
     let idle = |(at, sample): (usize, &LoadSample)| {
-        let latency = sample.latency.filter(|it| *it <= bound)?;
-        if !is_steady(samples, at, interval) {
+        let latency = sample.latency.filter(|it| *it <= bound && sample.rate >= MIN_RATE)?;
+        if !is_steady(samples, at) {
             return Some(latency);
         }
         let instances = crate::convert::ceil(sample.instances);
@@ -218,12 +217,7 @@ fn wait(samples: &[LoadSample], interval: f64, bound: Option<f64>, service_time:
 
 /// By how much longer a request keeps an instance busy than `capacity` says, if the bound was exceeded
 /// at loads that it would allow.
-fn correction(
-    samples: &[LoadSample],
-    interval: f64,
-    capacity: &Capacity,
-    bound: f64,
-) -> Option<f64> {
+fn correction(samples: &[LoadSample], capacity: &Capacity, bound: f64) -> Option<f64> {
     let mut violated = Vec::new();
     let mut met = 0.0_f64;
     let mut instances = 0.0_f64;
@@ -231,9 +225,12 @@ fn correction(
         let (Some(load), Some(latency)) = (sample.load_per_instance(), sample.latency) else {
             continue;
         };
+        if sample.rate < MIN_RATE {
+            continue;
+        }
         if latency <= bound {
             met = met.max(load);
-        } else if is_steady(samples, at, interval) {
+        } else if is_steady(samples, at) {
             violated.push(load);
             instances = instances.max(sample.instances);
         }
@@ -247,10 +244,9 @@ fn correction(
 
 /// Whether load and instances were constant while the latency of a sample was measured: otherwise it is
 /// that of other loads.
-fn is_steady(samples: &[LoadSample], at: usize, interval: f64) -> bool {
-    let distance = ceil_items(LATENCY_SECONDS / interval);
-    let Some(start) = at.checked_sub(distance) else { return false };
-    let end = samples.len().min(at + distance);
+fn is_steady(samples: &[LoadSample], at: usize) -> bool {
+    let Some(start) = at.checked_sub(LATENCY_SAMPLES) else { return false };
+    let end = samples.len().min(at + LATENCY_SAMPLES);
     let around = samples.get(start..end).unwrap_or_default();
     let range = |value: fn(&LoadSample) -> f64| {
         let values = around.iter().map(value);
@@ -384,6 +380,15 @@ mod tests {
             let capacity = learn(&samples[..known], 15.0, &LIMITS, Some(0.2), None).unwrap();
             assert_eq!(capacity.evidence, Evidence::Cpu, "{known}: {capacity:?}");
         }
+    }
+
+    #[test]
+    fn load_after_a_pause_is_not_steady() {
+        let mut samples = vec![sample(10.0, 1.0, 0.02); 6];
+        samples.extend([sample(0.0, 1.0, 0.0); 8]);
+        samples.extend([sample(11.0, 1.0, 0.9); 3]);
+        let capacity = learn(&samples, 15.0, &LIMITS, Some(0.2), None).unwrap();
+        assert_eq!(capacity.evidence, Evidence::Cpu, "{capacity:?}");
     }
 
     #[test]

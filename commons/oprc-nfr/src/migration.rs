@@ -91,7 +91,9 @@ pub struct MigrationInput<'a> {
     pub latency_violated: bool,
     /// Whether no rollout is in progress.
     pub settled: bool,
+    /// What was decided last, whether it was done or only recommended.
     pub current: WorkloadKind,
+    pub running: WorkloadKind,
     pub last: LastMigration,
     /// Seconds after a migration in which its effect shows.
     pub effect_window: f64,
@@ -332,7 +334,7 @@ fn burst(median: f64, peak: f64, service_time: Option<f64>) -> Option<String> {
 /// Says how often calls were too slow after a start from zero, if that violates the requirement.
 fn cold_starts(input: &MigrationInput<'_>) -> Option<String> {
     let bound = input.latency_bound.filter(|_| input.latency_violated)?;
-    if input.current != WorkloadKind::Knative {
+    if input.running != WorkloadKind::Knative {
         return None;
     }
     let (mut slow, mut cold, mut starts) = (0_u32, 0_u32, 0_u32);
@@ -347,7 +349,8 @@ fn cold_starts(input: &MigrationInput<'_>) -> Option<String> {
             cold += u32::from(since_start.is_some_and(|seconds| seconds <= COLD_START));
         }
         since_start = since_start.map(|seconds| seconds + input.interval);
-        before = *rate;
+        // A new instance has no rate before its second scrape.
+        before = rate.or(before);
     }
     let explains = cold > 0 && f64::from(cold) >= f64::from(slow) * COLD_SHARE;
     let bound = bound * 1000.0;
@@ -379,6 +382,7 @@ mod tests {
             latency_violated: false,
             settled: true,
             current,
+            running: current,
             last: LastMigration { ready: true, ..LastMigration::default() },
             effect_window: 600.0,
         }
@@ -456,6 +460,15 @@ mod tests {
         let held = decide_migration(&after).unwrap();
         assert_eq!((held.workload, held.recommended), (Deployment, Knative));
         assert_eq!(held.hold, Some(MigrationHold::Stopped(MigrationStopped::ColdStarts)));
+        // A new instance isn't measured at once.
+        let late: Vec<_> = (rates.iter().enumerate())
+            .map(|(index, rate)| rate.filter(|_| index % 10 != 6))
+            .collect();
+        let measured_later = MigrationInput { rates: &late, ..violated };
+        assert!(cold_starts(&measured_later).unwrap().ends_with("4 starts from zero"));
+        // What is only recommended has no cold starts.
+        let recommended = MigrationInput { running: Deployment, ..violated };
+        assert_eq!(cold_starts(&recommended), None);
         // Without a start from zero, something else is slow.
         let busy = load(|_| 1.0);
         let slow = MigrationInput { rates: &busy, service_time: None, ..violated };

@@ -12,7 +12,7 @@ use super::{
 /// The instances of a component since the latest change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rollout {
-    /// Whether all instances that serve have the new values.
+    /// Whether no instance from before the change is left.
     pub complete: bool,
     /// Seconds since the change for which an instance has been unschedulable. None if none is.
     pub unschedulable: Option<f64>,

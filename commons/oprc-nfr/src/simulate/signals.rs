@@ -15,9 +15,8 @@ use super::{INTERVAL, PATIENCE};
 const SAMPLES: usize = 41;
 /// Latencies are read once in this many samples: as often as the rate window is long.
 const LATENCY_STRIDE: usize = 4;
-/// Age of the newest sample, in seconds: half an interval, because passes start at any time, but samples
-/// have fixed times.
-const SAMPLE_AGE: usize = 7;
+/// Age of the newest sample, in seconds: passes start shortly after the time of a sample.
+const SAMPLE_AGE: usize = 1;
 /// Age of the newest scrape at the time of a sample, in seconds: half a scrape interval.
 const SCRAPE_AGE: usize = 8;
 /// Seconds between the last two scrapes, of which request rates are.

@@ -65,8 +65,8 @@ pub(super) struct FunctionLoad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Instances {
     pub(super) ready: u32,
-    /// When the oldest of those that are ready was created.
-    pub(super) ready_since: Option<Timestamp>,
+    /// When the oldest of those on a node was created.
+    pub(super) scheduled_since: Option<Timestamp>,
     /// When the oldest of those that can't be scheduled was created.
     pub(super) unschedulable_since: Option<Timestamp>,
 }
@@ -74,14 +74,14 @@ pub(super) struct Instances {
 impl Instances {
     pub(super) fn by_component(pods: &[PodRef]) -> BTreeMap<ComponentId, Self> {
         let mut all: BTreeMap<_, Self> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| pod.ready || pod.unschedulable) {
+        for pod in pods.iter().filter(|pod| pod.deleted_at.is_none()) {
             let own = all.entry(pod.component_id()).or_default();
             let oldest = |since: Option<Timestamp>| since.into_iter().chain([pod.created]).min();
-            if pod.ready {
-                own.ready += 1;
-                own.ready_since = oldest(own.ready_since);
-            } else {
+            own.ready += u32::from(pod.ready);
+            if pod.unschedulable {
                 own.unschedulable_since = oldest(own.unschedulable_since);
+            } else {
+                own.scheduled_since = oldest(own.scheduled_since);
             }
         }
         all

@@ -80,8 +80,8 @@ impl Options {
         let prometheus = &config.prometheus;
         let nfr = &config.nfr;
         let urgent_interval = nfr.pass_interval();
-        // Decisions need a value that is as new as they are.
-        let step = prometheus.step.min(urgent_interval);
+        // Decisions need a value that is as new as they are. Between two scrapes there is none.
+        let step = prometheus.step.min(urgent_interval).max(prometheus.scrape_interval);
         let rate_windows = RateWindows::new(prometheus.scrape_interval, step);
         Self {
             interval: nfr.interval,

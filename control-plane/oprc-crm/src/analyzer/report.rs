@@ -1,6 +1,6 @@
 //! What a pass writes: transitions only, so that nothing is written while nothing changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -17,7 +17,7 @@ use crate::{
     controller::NfrStatus,
     crd::{
         ComplianceState, NFR_ENFORCED, NFR_OBSERVED, NfrChange, PROMETHEUS_DISABLED,
-        Recommendation, RequirementStatus,
+        RequirementStatus,
     },
     observations::{FunctionObservation, Observations, RequirementVerdict},
     reason::Reason,
@@ -170,28 +170,7 @@ pub(super) fn plan_report(
         || status != NfrStatus { conditions: Vec::new(), ..stored };
     status.conditions = conditions;
     let oom_kills = enforced.new_kills;
-    if !differs {
-        return None;
-    }
-    if let Some(functions) = observations.class(&key) {
-        update_basis(&mut status.nfr_recommendations, functions);
-    }
-    Some(Report { status, transitions, applied, oom_kills })
-}
-
-/// A basis changes with every measurement, so it isn't written by itself, but with anything else.
-fn update_basis(
-    recommendations: &mut [Recommendation],
-    functions: &BTreeMap<String, FunctionObservation>,
-) {
-    for entry in recommendations {
-        let mut decisions =
-            functions.get(&entry.component).into_iter().flat_map(|it| &it.decisions);
-        let live = decisions.find(|it| it.dimension.as_str() == entry.dimension);
-        if let Some(live) = live {
-            entry.basis = Some(live.basis.clone());
-        }
-    }
+    differs.then_some(Report { status, transitions, applied, oom_kills })
 }
 
 /// The part of the stored status that the analyzer owns.

@@ -312,8 +312,7 @@ pub struct Recommendation {
     /// Time at which the target was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// How the target follows from the measurements, in one line. Of a recommendation those at the latest
-    /// change of this status; of an applied one those at which it was decided.
+    /// How the target followed from the measurements when it was set, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
     /// Confidence from 0 to 1.

@@ -98,19 +98,19 @@ pub(super) const KNATIVE_LATENCY: &str = concat!(
     queue_proxy_was_scraped!(),
     r#", "le", "+Inf", "", "")"#
 );
-/// Little's law: the seconds that requests took in each second. queue-proxy has no gauge of
-/// its requests: `kn_serving_queue_depth` is only set when one arrives.
+/// Little's law: the seconds that requests spent in the function in each second. queue-proxy has no gauge
+/// of its requests: `kn_serving_queue_depth` is only set when one arrives.
 pub(super) const KNATIVE_IN_FLIGHT: &str = concat!(
     of_queue_proxy!(
         "namespace, pod",
         "(",
-        recent_rate!("http_server_request_duration_seconds_sum"),
+        recent_rate!("kn_serving_invocation_duration_seconds_sum"),
         ")"
     ),
     " or 0 * ",
     queue_proxy_was_scraped!()
 );
-/// The part of that which isn't spent in the function.
+/// The seconds that requests spent in queue-proxy and not in the function.
 pub(super) const KNATIVE_QUEUE_LENGTH: &str = concat!(
     "clamp_min(",
     of_queue_proxy!("namespace, pod", "http_server_request_duration_seconds_sum"),

@@ -135,16 +135,7 @@ impl Enforced {
         }
     }
 
-    /// What is applied already keeps the basis that it was decided by.
-    fn set_applied(&mut self, mut entry: Recommendation) {
-        let is_same = |it: &&Recommendation| {
-            it.component == entry.component
-                && it.dimension == entry.dimension
-                && it.target.total_cmp(&entry.target).is_eq()
-        };
-        if let Some(applied) = self.applied.iter().find(is_same) {
-            entry.basis.clone_from(&applied.basis);
-        }
+    fn set_applied(&mut self, entry: Recommendation) {
         self.remove_applied(&entry.component, &entry.dimension);
         self.applied.push(entry);
         self.applied.sort_by(|left, right| {

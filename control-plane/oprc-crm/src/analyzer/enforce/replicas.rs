@@ -51,9 +51,9 @@ pub(super) fn decide(
     if input.frozen && applies {
         return;
     }
-    let after = recommendation(input, scaling, &decision, before.as_ref());
+    let mut after = recommendation(input, scaling, &decision, before.as_ref());
     if applies {
-        apply(enforced, input, &after, scaling, &decision);
+        apply(enforced, input, &mut after, scaling);
     } else {
         enforced.remove_applied(&scaling.key, Dimension::Replicas.as_str());
     }
@@ -204,29 +204,33 @@ fn applied_target(applied: &[Recommendation], scaling: &FunctionScaling) -> f64 
     found.map_or(f64::from(scaling.min), |it| it.target)
 }
 
-/// Applies a recommendation. What the specification requires anyway isn't an entry.
+/// Applies a recommendation. What the specification requires anyway isn't an entry. Neither is a single
+/// instance of a function that may have none: it starts when it is called.
 fn apply(
     enforced: &mut Enforced,
     input: &ClassInput<'_>,
-    after: &Recommendation,
+    after: &mut Recommendation,
     scaling: &FunctionScaling,
-    decision: &Decision,
 ) {
     let from = applied_target(&enforced.applied, scaling);
-    if instances(after.target) > count(scaling.min) {
-        enforced.set_applied(after.clone());
-    } else {
-        enforced.remove_applied(&after.component, &after.dimension);
-    }
-    if instances(from) != instances(after.target) {
+    let is_entry = instances(after.target) > count(scaling.min).max(1);
+    let to = if is_entry { after.target } else { f64::from(scaling.min) };
+    if instances(from) != instances(to) {
+        // It may have been recommended long before enforcement was turned on.
+        after.since = Some(seconds(input.now));
         enforced.record_change(NfrChange {
             at: seconds(input.now),
             component: scaling.key.clone(),
             dimension: after.dimension.clone(),
             from,
-            to: after.target,
-            basis: decision.basis.clone(),
+            to,
+            basis: after.basis.clone().unwrap_or_default(),
         });
+    }
+    if is_entry {
+        enforced.set_applied(after.clone());
+    } else {
+        enforced.remove_applied(&after.component, &after.dimension);
     }
 }
 

@@ -204,7 +204,8 @@ impl Function<'_> {
             .unschedulable_since
             .map(|created| since.map_or(created, |since| since.max(created)));
         Rollout {
-            complete: instances.ready_since.is_some_and(|created| Some(created) >= since),
+            // Without an earlier instance nothing would be gained by its resources.
+            complete: instances.scheduled_since.is_none_or(|created| Some(created) >= since),
             unschedulable: waits_since.map(|it| self.input.age(it)),
             reverted: stopped.is_some_and(|it| *it == WaitReason::Reverted.to_string()),
         }

@@ -120,6 +120,7 @@ impl Function<'_> {
             latency_violated: violated.any(|it| it.requirement.kind() == RequirementKind::Latency),
             settled: self.is_settled(),
             current: self.current(),
+            running: self.running,
             last: self.last_migration(enforced, observation),
             effect_window: input.options.effect_window.as_secs_f64(),
         })

@@ -311,6 +311,20 @@ async fn unschedulable_instance_after_the_rollout_only_holds_raises() {
 }
 
 #[tokio::test]
+async fn raise_is_kept_while_there_is_no_earlier_instance() {
+    let mut fixture = killed();
+    fixture.pass().await;
+    fixture.now.fetch_add(3600, Ordering::SeqCst);
+    // Its node was drained, and there is no other.
+    fixture.analyzer.cache.remove_pod(&("n".into(), "shop-0".into()), "shop-0", at(START));
+    fixture.put_unschedulable("shop");
+    for _ in 0..30 {
+        fixture.pass().await;
+        assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    }
+}
+
+#[tokio::test]
 async fn what_the_user_wrote_is_only_advised_to_be_lowered() {
     let mut fixture = Fixture::new();
     fixture.add("shop", &enforced());

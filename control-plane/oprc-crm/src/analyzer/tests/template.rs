@@ -78,9 +78,7 @@ async fn steady_load_is_recommended_a_deployment_and_then_migrated() {
     fixture.edit("shop", |class| class["spec"]["nfr"] = unified("enforce")["nfr"].clone());
     fixture.pass_with("knative").await;
     assert_eq!(fixture.applied_template(), Some(deployment()));
-    // The basis is that of the latest measurement.
-    let entry = |fixture: &Fixture| fixture.entry().map(|it| Recommendation { basis: None, ..it });
-    let (status, before) = (fixture.status("shop"), entry(&fixture));
+    let (status, entry) = (fixture.status("shop"), fixture.entry());
     let change = &status.nfr_history[0];
     assert_eq!((change.from, change.to), (1.0, 0.0));
     assert_eq!(status.last_applied_at.as_ref(), Some(&change.at));
@@ -94,7 +92,7 @@ async fn steady_load_is_recommended_a_deployment_and_then_migrated() {
         fixture.restart();
         fixture.pass_with("k8s_deployment").await;
         assert_eq!(fixture.status("shop").nfr_history, status.nfr_history);
-        assert_eq!(entry(&fixture), before);
+        assert_eq!(fixture.entry(), entry);
     }
     // Idle, it returns to what it is declared as, but only after the cooldown.
     fixture.set_busy("shop-0", 0.0, 0.0);
@@ -108,6 +106,26 @@ async fn steady_load_is_recommended_a_deployment_and_then_migrated() {
     assert_eq!(fixture.applied_template(), None);
     assert_eq!(fixture.recommended_template().as_deref(), Some("knative"));
     assert_eq!(fixture.status("shop").nfr_history.len(), 2);
+}
+
+#[tokio::test]
+async fn one_instance_is_no_floor_of_a_function_that_scales_to_zero() {
+    let mut fixture = Fixture::with_unified("enforce");
+    fixture.edit("shop", |class| {
+        class["spec"]["nfr"]["enforcement"]["dimensions"] = json!(["replicas"]);
+    });
+    fixture.set_busy("shop-0", 1.0, 0.0);
+    for _ in 0..3 {
+        fixture.pass_with("knative").await;
+    }
+    let status = fixture.status("shop");
+    assert!(status.nfr_recommendations.iter().any(|it| it.dimension == "replicas"), "{status:?}");
+    assert_eq!((status.last_applied_recommendations, status.nfr_history), Default::default());
+    fixture.set_busy("shop-0", 40.0, 0.9);
+    fixture.pass_with("knative").await;
+    let status = fixture.status("shop");
+    assert!(status.last_applied_recommendations[0].target >= 3.0, "{status:?}");
+    assert_eq!((status.nfr_history.len(), status.nfr_history[0].from), (1, 0.0));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    crd::{ClassRuntimeStatus, NFR_ENFORCED, Recommendation},
+    crd::{ClassRuntimeStatus, NFR_ENFORCED},
     kinds::AUTOSCALER,
     reconcile::{ENFORCEMENT, observe::Child},
 };

@@ -13,9 +13,9 @@ use oprc_tests::{
     class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
     crm::{Crm, Options},
     eventually,
-    fixture::{address, with_crm},
+    fixture::{address, wait_for_response, with_crm},
     generator::Generator,
-    http::{get, get_ok},
+    http::get,
     load::{Connection, Target},
     shared,
 };
@@ -40,11 +40,7 @@ fn spec(mode: &str) -> Value {
 }
 
 async fn options() -> Options {
-    Options::default()
-        .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
-        .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
-        .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
-        .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
+    Options::enforcing(&shared().await.spec().prometheus_url().unwrap())
         .with("OPRC_CRM_LIMITS_MAX_MEMORY", "512Mi")
         .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "5")
         .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5")
@@ -54,8 +50,7 @@ async fn deployed(ns: &TestNamespace, crm: &Crm, mode: &str) -> String {
     deploy(&crm.client, mode, &spec(mode)).await.unwrap();
     wait_available(ns, mode).await;
     let url = address(ns, &format!("{mode}--keeps")).await;
-    // kube-proxy doesn't report when it has programmed the pods.
-    eventually("a response", TIMEOUT, || get_ok(&url)).await;
+    wait_for_response(&Target::plain(&url)).await;
     url
 }
 

@@ -5,12 +5,10 @@ use std::time::Duration;
 use oprc_crm::crd::ClassRuntimeStatus;
 use oprc_tests::{
     TestNamespace,
-    class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
+    class::{classes, deploy, hello_with_little_cpu, spec_of, wait_available, wait_for_status},
     crm::{Crm, Options},
-    eventually,
-    fixture::{address, with_crm},
+    fixture::{address, wait_for_response, with_crm},
     generator::Generator,
-    http::get_ok,
     load::{Connection, Target},
     prometheus::Prometheus,
     shared,
@@ -39,12 +37,8 @@ async fn follower() -> Prometheus {
 #[tokio::test]
 async fn nothing_changes_while_prometheus_fails() {
     let mut prometheus = follower().await;
-    let options = Options::default()
-        .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
-        .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
-        .with("OPRC_CRM_PROM_URL", &prometheus.url)
+    let options = Options::enforcing(&prometheus.url)
         .with("OPRC_CRM_PROM_QUERY_TIMEOUT_SECS", "1")
-        .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
         .with("OPRC_CRM_PROM_STEP", "5s")
         // A floor that isn't needed would be lowered at once.
         .with("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "5")
@@ -53,19 +47,14 @@ async fn nothing_changes_while_prometheus_fails() {
         .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "2");
     with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
         // One instance serves 20 requests/s.
-        let mut greet = hello("greet");
-        greet["provision"]["requests"] = json!({"cpu": "100m", "memory": "16Mi"});
-        greet["provision"]["limits"] = json!({"cpu": "100m", "memory": "64Mi"});
-        greet["provision"]["min_scale"] = json!(1);
-        greet["provision"]["max_scale"] = json!(4);
-        let mut spec = spec_of(&[greet]);
+        let mut spec = spec_of(&[hello_with_little_cpu("greet", 4)]);
         spec["selected_template"] = json!("k8s_deployment");
         spec["nfr_requirements"] = json!({"max_latency_ms": 500});
         spec["nfr"] = json!({"enforcement": {"mode": "enforce", "dimensions": ["replicas"]}});
         deploy(&crm.client, "watched", &spec).await.unwrap();
         wait_available(ns, "watched").await;
         let url = address(ns, "watched--greet").await;
-        eventually("a response", TIMEOUT, || get_ok(&url)).await;
+        wait_for_response(&Target::plain(&url)).await;
         let url = format!("{url}/?burn_ms=5");
         let _load = Generator::start(Target::plain(&url), Connection::New, 25);
         let raised = |it: &ClassRuntimeStatus| !it.last_applied_recommendations.is_empty();

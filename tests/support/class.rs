@@ -47,6 +47,19 @@ pub fn hello(key: &str) -> Value {
     })
 }
 
+/// The sample function with a tenth of a CPU: an instance serves 20 requests/s that use 5 ms each.
+pub fn hello_with_little_cpu(key: &str, max_scale: u32) -> Value {
+    let mut function = hello(key);
+    let provision = function.get_mut("provision").and_then(Value::as_object_mut);
+    provision.expect("an object").extend([
+        ("requests".to_owned(), json!({"cpu": "100m", "memory": "16Mi"})),
+        ("limits".to_owned(), json!({"cpu": "100m", "memory": "64Mi"})),
+        ("min_scale".to_owned(), json!(1)),
+        ("max_scale".to_owned(), json!(max_scale)),
+    ]);
+    function
+}
+
 /// A function for a Job: the sample function's client sends one request and exits.
 pub fn calls_once(key: &str, url: &str) -> Value {
     let mut run = hello(key);

@@ -82,6 +82,21 @@ impl Options {
         Self { user: user.to_owned(), ..Self::default() }
     }
 
+    /// Reads metrics of the cluster's Prometheus, which scrapes every 5 s, or of another with its series.
+    #[must_use]
+    pub fn measuring(prometheus: &str) -> Self {
+        Self::default()
+            .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
+            .with("OPRC_CRM_PROM_URL", prometheus)
+            .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
+    }
+
+    /// Like [`Self::measuring`], and enforces requirements.
+    #[must_use]
+    pub fn enforcing(prometheus: &str) -> Self {
+        Self::measuring(prometheus).with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
+    }
+
     #[must_use]
     pub fn through(mut self, url: &str) -> Self {
         self.api = Some(url.to_owned());

@@ -17,12 +17,16 @@ use crate::{
     TestNamespace,
     class::list_objects,
     crm::{Crm, Options},
-    eventually, in_namespace,
+    eventually,
+    http::get,
+    in_namespace,
     load::Target,
 };
 
 /// Includes the grace period of pods.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
+/// Bound on [`wait_for_response`].
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(3);
 /// Bound on [`follow`].
 const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -69,6 +73,15 @@ pub async fn reach(ns: &TestNamespace, url: &str) -> Target {
     } else {
         Target::plain(&address(ns, service).await)
     }
+}
+
+/// Waits until a function responds: kube-proxy doesn't report when it has programmed the pods.
+pub async fn wait_for_response(target: &Target) {
+    eventually("a response", RESPONSE_TIMEOUT, || async {
+        let (status, body) = get(&target.url, target.host.as_deref()).await?;
+        if status == 200 { Ok(()) } else { Err(format!("{status}: {body}")) }
+    })
+    .await;
 }
 
 /// Watches an object from a resource version until it matches, and returns when that was. No

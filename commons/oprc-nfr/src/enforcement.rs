@@ -25,7 +25,7 @@ const RELIEVED: f64 = 0.9;
 const IMPROVED: f64 = 0.95;
 /// ... and must not rise to this one.
 const WORSENED: f64 = 1.2;
-/// Seconds in which a backlog is to be served. Less costs instances that are needed no longer soon.
+/// Seconds in which a backlog is served. In less time, instances would be added that are soon unused.
 const CATCH_UP: f64 = 120.0;
 /// Consecutive changes without effect after which the number isn't raised any more.
 const MAX_INEFFECTIVE: u32 = 2;

@@ -18,7 +18,7 @@ use oprc_tests::{
     crm::{Crm, Options},
     eventually,
     exclusivity::exclusively,
-    fixture::{address, with_crm},
+    fixture::{address, wait_for_response, with_crm},
     generator::{Generator, Outcome, p95},
     http::get_ok,
     load::{Connection, Target},
@@ -71,8 +71,7 @@ async fn deployed(ns: &TestNamespace, crm: &Crm, name: &str, spec: &Value) -> St
     deploy(&crm.client, name, spec).await.unwrap();
     wait_available(ns, name).await;
     let url = address(ns, &format!("{name}--greet")).await;
-    // kube-proxy doesn't report when it has programmed the pods.
-    eventually("a response", TIMEOUT, || get_ok(&url)).await;
+    wait_for_response(&Target::plain(&url)).await;
     url
 }
 
@@ -156,10 +155,7 @@ fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
 }
 
 async fn measuring() -> Options {
-    Options::default()
-        .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
-        .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
-        .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
+    Options::measuring(&shared().await.spec().prometheus_url().unwrap())
         .with("OPRC_CRM_PROM_STEP", "10s")
         .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
         .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5")

@@ -10,11 +10,10 @@ use kube::{Api, ResourceExt, api::ListParams};
 use oprc_crm::crd::ClassRuntimeStatus;
 use oprc_tests::{
     TestNamespace,
-    class::{deploy, hello, spec_of, url, wait_available},
+    class::{deploy, hello_with_little_cpu, spec_of, url, wait_available},
     crm::{Crm, Options},
     eventually,
-    fixture::reach,
-    http::get,
+    fixture::{reach, wait_for_response},
     load::Target,
     shared,
 };
@@ -57,12 +56,7 @@ impl Scaling {
     }
 
     fn spec(self) -> Value {
-        let mut busy = hello("busy");
-        let provision = &mut busy["provision"];
-        provision["requests"] = json!({"cpu": "100m", "memory": "16Mi"});
-        provision["limits"] = json!({"cpu": "100m", "memory": "64Mi"});
-        provision["min_scale"] = json!(1);
-        provision["max_scale"] = json!(MAX_INSTANCES);
+        let mut busy = hello_with_little_cpu("busy", MAX_INSTANCES);
         // Knative's grace period is the timeout of a call.
         busy["config"] = json!({"timeout_ms": 20000});
         let mut spec = spec_of(&[busy]);
@@ -78,14 +72,11 @@ impl Scaling {
     /// A CRM with the safeguards of production, unless `variables` say otherwise.
     async fn options(self, variables: &[(&str, &str)]) -> Options {
         let autoscaler = self != Self::EnforcedReplicas;
-        let options = Options::default()
-            .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
-            .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
+        let prometheus = shared().await.spec().prometheus_url().unwrap();
+        let options = Options::enforcing(&prometheus)
             .with("OPRC_CRM_FEATURES_HPA", &autoscaler.to_string())
             // The next CRM of the test needs no lease.
-            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false")
-            .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
-            .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s");
+            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
         variables.iter().fold(options, |options, (name, value)| options.with(name, value))
     }
 
@@ -94,12 +85,7 @@ impl Scaling {
         deploy(&crm.client, &self.class(), &self.spec()).await.unwrap();
         let status = wait_available(ns, &self.class()).await;
         let mut target = reach(ns, &url(&status, "busy")).await;
-        // kube-proxy doesn't report when it has programmed the pods.
-        eventually("a response", TIMEOUT, || async {
-            let (status, body) = get(&target.url, target.host.as_deref()).await?;
-            if status == 200 { Ok(()) } else { Err(format!("{status}: {body}")) }
-        })
-        .await;
+        wait_for_response(&target).await;
         target.url = format!("{}/?burn_ms={BURN_MS}", target.url);
         target
     }

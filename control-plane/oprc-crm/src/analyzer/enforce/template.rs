@@ -208,7 +208,7 @@ impl Function<'_> {
         let effect = Some(effect).filter(|it| *it != EffectStatus::default());
         let generation = Some(input.class.generation);
         if workload == self.current() {
-            // One that is to be applied stays while that is held.
+            // A recommendation that can't be applied yet stays.
             let is_kept =
                 |it: &&Recommendation| target(it) == Some(workload) || decision.hold.is_some();
             let before = self.before.as_ref().filter(is_kept)?;

@@ -19,9 +19,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    net::{Ipv4Addr, TcpListener},
-    path::Path,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -47,7 +45,7 @@ use oprc_crm::{
     signals::{QueryTable, RateWindows, usage_queries},
 };
 use oprc_nfr::Safeguards;
-use oprc_tests::{eventually, http::get_ok};
+use oprc_tests::prometheus::Prometheus;
 use oprc_unit::{Platform, Profile, spec::Dimension};
 use parking_lot::Mutex;
 use prost::Message;
@@ -69,7 +67,6 @@ const MAX_ADDED_MB: f64 = 80.0;
 const MAX_ERROR: f64 = 0.1;
 /// URL, newest scrape in seconds, and process of Prometheus, for the process that runs the passes.
 const MEASURE: &str = "OPRC_BENCH_MEASURE";
-const LIMIT: Duration = Duration::from_mins(2);
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -77,46 +74,13 @@ fn main() -> ExitCode {
         let [url, newest, prometheus] = target.split(' ').collect::<Vec<_>>()[..] else { panic!() };
         return runtime.block_on(measure(url, newest.parse().unwrap(), prometheus));
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (prometheus, url) = start_prometheus(folder.path());
-    let newest = runtime.block_on(async {
-        eventually("Prometheus", LIMIT, async || get_ok(&format!("{url}/-/ready")).await).await;
-        load(&url).await
-    });
+    let prometheus = runtime.block_on(Prometheus::start(&json!({})));
+    let newest = runtime.block_on(load(&prometheus.url));
     let status = Command::new(env::current_exe().unwrap())
-        .env(MEASURE, format!("{url} {newest} {}", prometheus.0.id()))
+        .env(MEASURE, format!("{} {newest} {}", prometheus.url, prometheus.pid()))
         .status()
         .unwrap();
     if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A program that is killed in the end.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start_prometheus(folder: &Path) -> (Running, String) {
-    let program = oprc_sandbox::prometheus_program().expect("Prometheus");
-    let port = {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        free.local_addr().unwrap().port()
-    };
-    let config = folder.join("prometheus.yml");
-    fs::write(&config, "{}").unwrap();
-    let child = Command::new(program)
-        .arg(format!("--config.file={}", config.display()))
-        .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
-        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-        .args(["--web.enable-remote-write-receiver", "--log.level=error"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    (Running(child), format!("http://127.0.0.1:{port}"))
 }
 
 /// The load of a pod: latencies have a log-logistic distribution.

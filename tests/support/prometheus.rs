@@ -50,6 +50,10 @@ impl Prometheus {
         prometheus
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     async fn ready(&self) {
         let url = format!("{}/-/ready", self.url);
         eventually("Prometheus", READY_TIMEOUT, async || get_ok(&url).await).await;

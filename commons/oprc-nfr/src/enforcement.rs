@@ -151,7 +151,7 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     let present = samples.last()?;
     let capacity = learn(samples, interval, &limits, latency_bound, floor.learned)?;
     let startup = situation.startup.unwrap_or(DEFAULT_STARTUP).clamp(0.0, MAX_STARTUP);
-    let offered = offered(situation, startup);
+    let offered = offered(samples, interval);
     let current =
         floor.instances.unwrap_or(bounds.min).clamp(bounds.min, bounds.max.max(bounds.min));
     // Samples are up to an interval old.
@@ -160,6 +160,7 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     let needs = Needs { service_time, wait, startup: serves_after };
     let change = decide(&Input {
         history: History { interval, samples: &offered },
+        catch_up: catch_up(situation, startup),
         needs,
         current,
         running: situation.ready,
@@ -184,13 +185,10 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
 }
 
 /// The rates at which requests arrived: those that ended, and those that were added to the ones in
-/// progress. At last, those that have to be caught up with.
-fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
-    let Situation { samples, interval, latency_bound, .. } = *situation;
-    let waiting =
-        |it: &LoadSample| it.in_flight.map(|in_flight| in_flight + it.queued.unwrap_or(0.0));
+/// progress.
+fn offered(samples: &[LoadSample], interval: f64) -> Vec<f64> {
     let mut before: Option<f64> = None;
-    let mut offered: Vec<f64> = samples
+    samples
         .iter()
         .map(|sample| {
             let now = waiting(sample);
@@ -198,16 +196,23 @@ fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
             before = now;
             (sample.rate + sample.rejected + added).max(0.0)
         })
-        .collect();
-    if let (Some(bound), Some(last), Some(rate)) =
-        (latency_bound, samples.last(), offered.last_mut())
-        && let Some(waiting) = waiting(last)
-    {
-        // By Little's law, as many are in progress if none takes longer than the bound.
-        let backlog = (waiting - last.rate * bound).max(0.0);
-        *rate += backlog / (startup + interval).max(CATCH_UP);
-    }
-    offered
+        .collect()
+}
+
+/// Requests per second that are to be served in addition to those that arrive, so that the backlog is
+/// served in time.
+fn catch_up(situation: &Situation<'_>, startup: f64) -> f64 {
+    let Situation { samples, interval, latency_bound, .. } = *situation;
+    let Some((present, bound)) = samples.last().zip(latency_bound) else { return 0.0 };
+    let Some(waiting) = waiting(present) else { return 0.0 };
+    // By Little's law, as many are in progress if none takes longer than the bound.
+    let backlog = (waiting - present.rate * bound).max(0.0);
+    backlog / (startup + interval).max(CATCH_UP)
+}
+
+/// Requests that wait or are in progress.
+fn waiting(sample: &LoadSample) -> Option<f64> {
+    sample.in_flight.map(|in_flight| in_flight + sample.queued.unwrap_or(0.0))
 }
 
 fn missing(situation: &Situation<'_>, floor: &Floor, startup: f64) -> u32 {
@@ -303,7 +308,7 @@ mod tests {
         // One instance serves 20/s, and 60/s arrive.
         samples.push(LoadSample { in_flight: Some(600.0), ..sample(20.0, 1.0, 2.0) });
         let decision = decide_floor(&situation(&samples, 1), &Floor::default()).unwrap();
-        assert_eq!((decision.floor, decision.change.needed), (5, 4), "{decision:?}");
+        assert_eq!((decision.floor, decision.change.needed), (4, 4), "{decision:?}");
         let before = decision.effect.before.unwrap();
         assert!((before.latency - 2.0).abs() < 1e-9 && (before.load - 20.0).abs() < 1e-9);
         assert!(decision.basis.ends_with("(by its CPU)"), "{}", decision.basis);

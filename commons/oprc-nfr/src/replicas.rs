@@ -76,6 +76,9 @@ impl Default for Safeguards {
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     pub history: History<'a>,
+    /// Requests per second that are to be served in addition to those that arrive, until none waits any
+    /// more from the past.
+    pub catch_up: f64,
     pub needs: Needs,
     /// The number that was decided last.
     pub current: u32,
@@ -97,6 +100,8 @@ pub struct Change {
     /// What is recommended: the need with precaution, within the bounds.
     pub recommended: u32,
     pub forecast: Forecast,
+    /// As in the input.
+    pub catch_up: f64,
     /// Why the number isn't what is recommended.
     #[serde(skip)]
     pub wait: Option<Wait>,
@@ -135,7 +140,10 @@ impl Change {
     pub fn explain(&self, needs: &Needs, bound: Option<f64>) -> String {
         let Forecast { level, growth, .. } = self.forecast;
         let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
-        let load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
+        let mut load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
+        if self.catch_up > 0.0 {
+            load += &format!(" + backlog {:.1}", self.catch_up);
+        }
         let capacity = format!("one instance serves {capacity:.1}/s");
         if self.needed > self.recommended {
             let (needed, max) = (self.needed, self.recommended);
@@ -154,7 +162,7 @@ impl Change {
 pub fn decide(input: &Input<'_>) -> Option<Change> {
     let max = input.bounds.max.max(input.bounds.min);
     let input = &Input { bounds: Bounds { max, ..input.bounds }, ..*input };
-    let recommended = recommend(input, &input.history)?;
+    let recommended = recommend(input, &input.history, input.catch_up)?;
     let current = input.current.clamp(input.bounds.min, max);
     let changed = match recommended.recommended.cmp(&current) {
         Ordering::Equal => Ok(current),
@@ -166,18 +174,22 @@ pub fn decide(input: &Input<'_>) -> Option<Change> {
 }
 
 /// What the load of a history needs, regardless of the present number.
-fn recommend(input: &Input<'_>, history: &History<'_>) -> Option<Change> {
+fn recommend(input: &Input<'_>, history: &History<'_>, catch_up: f64) -> Option<Change> {
     let Input { needs, bounds, .. } = input;
     let horizon = needs.startup + history.interval;
-    let forecast = forecast(history, horizon).filter(|it| it.expected().is_finite())?;
+    let forecast =
+        forecast(history, horizon).filter(|it| (it.expected() + catch_up).is_finite())?;
     let needed = needs.instances(forecast.expected(), NEEDED_MAX);
     let with_margin = (forecast.expected() + forecast.margin()) * (1.0 + HEADROOM);
     let cautious = needs.instances(with_margin, bounds.max);
     let peak = history.peak(ceil_items(PRECAUTION_SECONDS / history.interval));
     let reference = ceil(peak * needs.service_time / REFERENCE_UTILISATION);
     let affordable = reference.max(needed.saturating_add(1));
-    let recommended = cautious.min(affordable).clamp(bounds.min, bounds.max);
-    Some(Change { instances: recommended, needed, recommended, forecast, wait: None })
+    // Instances that catch up are always busy: the capacity that is free for other reasons serves it first.
+    let busy = ceil((forecast.expected() + catch_up) * needs.service_time);
+    let needed = needed.max(busy).min(NEEDED_MAX);
+    let recommended = cautious.min(affordable).max(busy).clamp(bounds.min, bounds.max);
+    Some(Change { instances: recommended, needed, recommended, forecast, catch_up, wait: None })
 }
 
 /// At most the larger of twice the number and four more, as an autoscaler does it.
@@ -207,7 +219,7 @@ fn lower(input: &Input<'_>, recommended: u32, current: u32) -> Result<u32, Wait>
     }
     let mut highest = recommended;
     for ago in 1..=samples {
-        let earlier = recommend(input, &input.history.before(ago));
+        let earlier = recommend(input, &input.history.before(ago), 0.0);
         highest = highest.max(earlier.map_or(current, |it| it.recommended));
         if is_close(highest) {
             return Err(Wait::Stability(stability));
@@ -228,6 +240,7 @@ mod tests {
     fn input(samples: &[f64], current: u32, since_change: Option<f64>) -> Input<'_> {
         Input {
             history: History { interval: 15.0, samples },
+            catch_up: 0.0,
             needs: NEEDS,
             current,
             running: 0,
@@ -261,6 +274,21 @@ mod tests {
         assert!(change.explain(&NEEDS, None).ends_with("13 instances serve it"));
         let change = decide(&input(&[1000.0; 40], 30, None)).unwrap();
         assert!(change.explain(&NEEDS, None).ends_with("instances needed, limited to 30"));
+    }
+
+    #[test]
+    fn a_backlog_is_served_by_free_capacity_first() {
+        let with = |catch_up| decide(&Input { catch_up, ..input(&[100.0; 40], 13, None) }).unwrap();
+        assert_eq!(with(29.0).recommended, 13);
+        let more = with(45.0);
+        assert_eq!((more.recommended, more.needed), (15, 15));
+        let expected =
+            "100.0 req/s + trend 0.0 + margin 0.0 + backlog 45.0; one instance serves 10.0/s";
+        assert!(more.explain(&NEEDS, None).starts_with(expected));
+        assert_eq!(
+            decide(&Input { catch_up: f64::INFINITY, ..input(&[100.0; 40], 13, None) }),
+            None
+        );
     }
 
     #[test]

@@ -206,17 +206,26 @@ mod proof {
     /// Changes of direction in the time of the noise.
     const MAX_REVERSALS: usize = 2;
 
-    /// In full: by the safeguards of production, in turn with autoscalers alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn load_step_raises_the_floor() {
+        let every =
+            [Scaling::EnforcedReplicas, Scaling::EnforcedAutoscaler, Scaling::EnforcedKnative];
+        let proof =
+            proof::begin("load step while CRM is killed, in kinds of floor", 1, every.len());
+        for scaling in every.into_iter().take(proof.rounds) {
+            floor_follows_a_load_step(scaling).await;
+        }
+        proof.held("each decision made once, instances kept under noise and during a deployment, then fewer in steps");
+    }
+
+    /// By the safeguards of production, in turn with autoscalers alone.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn load_step_is_served_better_than_by_an_autoscaler_alone() {
         let proof =
-            proof::begin("load step, enforcement beside an autoscaler, in rounds of runs", 1, 3);
-        floor_follows_a_load_step(Scaling::EnforcedReplicas).await;
+            proof::begin("load step, enforcement beside an autoscaler, in rounds of runs", 0, 3);
         if !proof::whole() {
             return;
         }
-        floor_follows_a_load_step(Scaling::EnforcedAutoscaler).await;
-        floor_follows_a_load_step(Scaling::EnforcedKnative).await;
         let order = [
             Scaling::Autoscaler,
             Scaling::EnforcedAutoscaler,

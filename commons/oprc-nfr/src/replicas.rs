@@ -140,10 +140,11 @@ impl Change {
     pub fn explain(&self, needs: &Needs, bound: Option<f64>) -> String {
         let Forecast { level, growth, .. } = self.forecast;
         let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
-        let mut load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
-        if self.catch_up > 0.0 {
-            load += &format!(" + backlog {:.1}", self.catch_up);
-        }
+        let load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
+        let load = match self.catch_up {
+            catch_up if catch_up > 0.0 => format!("{load} + backlog {catch_up:.1}"),
+            _ => load,
+        };
         let capacity = format!("one instance serves {capacity:.1}/s");
         if self.needed > self.recommended {
             let (needed, max) = (self.needed, self.recommended);

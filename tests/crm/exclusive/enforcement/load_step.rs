@@ -1,57 +1,135 @@
-//! A load step, to more than one instance can serve, and a noisy load.
+//! A load step, to more than one instance can serve.
 
-use k8s_openapi::{
-    api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},
-    jiff::Timestamp,
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod,
 };
-use kube::api::Api;
-use oprc_crm::{crd::NfrChange, kinds::KNATIVE_REVISION};
+use kube::{Api, ResourceExt, api::ListParams};
+use oprc_crm::{
+    crd::{ClassRuntimeStatus, NfrChange},
+    kinds::KNATIVE_REVISION,
+};
 use oprc_tests::{
-    class::{classes, list, wait_for_status},
+    TestNamespace,
+    class::{
+        classes, deploy, hello_with_little_cpu, list, spec_of, url, wait_available, wait_for_status,
+    },
+    crm::{Crm, Options},
+    eventually,
     exclusivity::exclusively,
-    generator::{Generator, p95},
+    fixture::{reach, wait_for_response},
+    generator::Generator,
     in_namespace,
-    load::Connection,
+    load::{Connection, Target},
+    shared,
     write_cutoff::WriteCutoff,
 };
+use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
-use super::*;
+const TIMEOUT: Duration = Duration::from_mins(3);
+/// Bound on the 95th percentile of latency.
+pub(super) const BOUND: Duration = Duration::from_millis(500);
+/// CPU time of a request. With a limit of 100m an instance serves 20 requests/s.
+const BURN_MS: u32 = 5;
+pub(super) const LOW: u32 = 8;
+pub(super) const HIGH: u32 = 60;
+const MAX_INSTANCES: u32 = 10;
+
+/// How the class is scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scaling {
+    /// By an autoscaler alone, with a target of 70 % CPU.
+    Autoscaler,
+    /// By enforcement, which sets the minimum of the autoscaler.
+    EnforcedAutoscaler,
+    /// By enforcement, which sets the replicas.
+    EnforcedReplicas,
+    /// By enforcement, which sets the minimum of Knative's autoscaler.
+    EnforcedKnative,
+}
+
+impl Scaling {
+    fn is_enforced(self) -> bool {
+        self != Self::Autoscaler
+    }
+
+    fn is_knative(self) -> bool {
+        self == Self::EnforcedKnative
+    }
+
+    /// The name of the class.
+    fn class(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn spec(self) -> Value {
+        let mut busy = hello_with_little_cpu("busy", MAX_INSTANCES);
+        // Knative's grace period is the timeout of a call.
+        busy["config"] = json!({"timeout_ms": 20000});
+        let mut spec = spec_of(&[busy]);
+        let template = if self.is_knative() { "knative" } else { "k8s_deployment" };
+        spec["selected_template"] = json!(template);
+        spec["telemetry"] = json!({"metrics": false});
+        spec["nfr_requirements"] = json!({"max_latency_ms": BOUND.as_millis()});
+        let mode = if self.is_enforced() { "enforce" } else { "observe" };
+        spec["nfr"] = json!({"enforcement": {"mode": mode, "dimensions": ["replicas"]}});
+        spec
+    }
+
+    /// A CRM with the safeguards of production, unless `variables` say otherwise.
+    pub(super) async fn options(self, variables: &[(&str, &str)]) -> Options {
+        let autoscaler = self != Self::EnforcedReplicas;
+        let prometheus = shared().await.spec().prometheus_url().unwrap();
+        let options = Options::enforcing(&prometheus)
+            .with("OPRC_CRM_FEATURES_HPA", &autoscaler.to_string())
+            // The next CRM of the test needs no lease.
+            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
+        variables.iter().fold(options, |options, (name, value)| options.with(name, value))
+    }
+
+    /// Deploys the class and returns how its function is called.
+    pub(super) async fn deployed(self, ns: &TestNamespace, crm: &Crm) -> Target {
+        deploy(&crm.client, &self.class(), &self.spec()).await.unwrap();
+        let status = wait_available(ns, &self.class()).await;
+        let mut target = reach(ns, &url(&status, "busy")).await;
+        wait_for_response(&target).await;
+        target.url = format!("{}/?burn_ms={BURN_MS}", target.url);
+        target
+    }
+}
+
+/// Instances that aren't terminating, be they ready or not.
+pub(super) async fn instances(ns: &TestNamespace) -> Vec<String> {
+    let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
+    let pods = api.list(&ListParams::default()).await.unwrap();
+    let stay = pods.iter().filter(|it| it.metadata.deletion_timestamp.is_none());
+    stay.map(ResourceExt::name_any).collect()
+}
+
+fn is_met(status: &ClassRuntimeStatus) -> bool {
+    status.is_true("NfrEnforced")
+        && status.nfr_compliance.iter().all(|it| it.state.as_str() == "met")
+        && status.phase.as_str() == "Available"
+}
+
+/// Samples as frequent as the scrapes.
+const FREQUENT: [(&str, &str); 2] =
+    [("OPRC_CRM_PROM_STEP", "5s"), ("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "5")];
 
 /// Short safeguards, so that the floor comes down within the test.
-const SHORT: [(&str, &str); 4] = [
-    ("OPRC_CRM_PROM_STEP", "5s"),
-    ("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "5"),
-    ("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "20"),
-    ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "10"),
-];
+const SHORT: [(&str, &str); 2] =
+    [("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "5"), ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "5")];
+
+/// Instances without which the high load isn't served in time.
+const NEEDED: i32 = 4;
 
 /// The lowest rate of noise is the mean divided by this; the highest is as far above the mean.
 const NOISE: u32 = 2;
 
-/// Records the instances of each second, and afterwards the 95th percentile of latency of the requests
-/// that were sent in it.
-async fn record(ns: &TestNamespace, generator: &Generator, seconds: u32) -> Run {
-    let started = Timestamp::now();
-    let mut ticks = interval(Duration::from_secs(1));
-    let mut run = Run::default();
-    for _ in 0..seconds {
-        ticks.tick().await;
-        run.instances.push(u32::try_from(instances(ns).await.len()).unwrap());
-    }
-    let mut latencies = vec![Vec::new(); usize::try_from(seconds).unwrap()];
-    for sent in generator.sent() {
-        let second = usize::try_from(sent.at.duration_since(started).as_secs());
-        if let Some(latencies) = second.ok().and_then(|second| latencies.get_mut(second)) {
-            latencies.push(sent.latency());
-        }
-    }
-    run.latencies = latencies.into_iter().map(p95).collect();
-    run
-}
-
 /// Changes the rate each second, until it is dropped.
-async fn make_noise(generator: &Generator, mean: u32, mut seed: u64) {
+pub(super) async fn make_noise(generator: &Generator, mean: u32, mut seed: u64) {
     let mut ticks = interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
@@ -66,7 +144,7 @@ fn decides(body: &Value) -> bool {
     body.pointer("/status/nfr_history").and_then(Value::as_array).is_some_and(|it| !it.is_empty())
 }
 
-async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChange> {
+pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChange> {
     let class = classes(ns).get(&scaling.class()).await.unwrap();
     class.status.unwrap_or_default().nfr_history
 }
@@ -75,8 +153,8 @@ async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChange> {
 ///
 /// CRM ends while it records its first decision, once before the write and once after it. The floor is
 /// set, nothing is lowered by noise or by a deployment, and it comes down in steps after the load.
-async fn floor_follows_a_load_step(scaling: Scaling) {
-    let options = scaling.options(&SHORT).await;
+pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
+    let options = scaling.options(&FREQUENT).await;
     in_namespace(async |ns: &TestNamespace| {
         let lost = WriteCutoff::at_first(decides, false);
         let crm = lost.start(ns, &options).await;
@@ -106,6 +184,9 @@ async fn floor_follows_a_load_step(scaling: Scaling) {
                 () = make_noise(&generator, HIGH, 2) => {}
                 () = deploy_under_load(ns, &crm, scaling) => {}
             }
+            crm.stop().await;
+            let shortened = scaling.options(&[FREQUENT, SHORT].concat()).await;
+            let crm = Crm::start(ns, &shortened).await;
             lower(ns, scaling, &generator).await;
             crm.stop().await;
         })
@@ -116,12 +197,13 @@ async fn floor_follows_a_load_step(scaling: Scaling) {
 
 async fn raise(ns: &TestNamespace, scaling: Scaling, first: &[String], decided: &NfrChange) {
     let class = scaling.class();
-    let raised =
-        |it: &ClassRuntimeStatus| it.last_applied_recommendations.iter().any(|it| it.target >= 3.0);
+    let raised = |it: &ClassRuntimeStatus| {
+        it.last_applied_recommendations.iter().any(|it| it.target >= f64::from(NEEDED))
+    };
     wait_for_status(ns, &class, "a floor", TIMEOUT, raised).await;
     eventually("the instances", TIMEOUT, || async {
-        let found = instances(ns).await.len();
-        if found >= 3 { Ok(()) } else { Err(format!("{found} instances")) }
+        let found = i32::try_from(instances(ns).await.len()).unwrap();
+        if found >= NEEDED { Ok(()) } else { Err(format!("{found} instances")) }
     })
     .await;
     let found = wait_for_status(ns, &class, "p95 within its bound", TIMEOUT, is_met).await;
@@ -187,147 +269,4 @@ async fn lower(ns: &TestNamespace, scaling: Scaling, generator: &Generator) {
     let found = wait_for_status(ns, &scaling.class(), what, TIMEOUT, lowered).await;
     let down = found.nfr_history.iter().filter(|it| it.to < it.from).count();
     assert!(down >= 2, "in steps: {:?}", found.nfr_history);
-}
-
-mod proof {
-    use oprc_tests::{fixture::with_crm, proof, workspace};
-
-    use super::{super::plot::plot, *};
-
-    /// Seconds under the low load, so that the function and its usual load are measured.
-    const WARM_UP: u32 = 100;
-    /// Seconds under the high load, and after it.
-    const STEP: u32 = 120;
-    const AFTER: u32 = 240;
-    /// Enforcement may use at most this many times the instances of the autoscaler.
-    const MAX_COST: f64 = 1.1;
-    const PLOT: &str = "docs/images/load-step.svg";
-    const NOISY_MINUTES: usize = 15;
-    /// Changes of direction in the time of the noise.
-    const MAX_REVERSALS: usize = 2;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn load_step_raises_the_floor() {
-        let every =
-            [Scaling::EnforcedReplicas, Scaling::EnforcedAutoscaler, Scaling::EnforcedKnative];
-        let proof =
-            proof::begin("load step while CRM is killed, in kinds of floor", 1, every.len());
-        for scaling in every.into_iter().take(proof.rounds) {
-            floor_follows_a_load_step(scaling).await;
-        }
-        proof.held("each decision made once, instances kept under noise and during a deployment, then fewer in steps");
-    }
-
-    /// By the safeguards of production, in turn with autoscalers alone.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn load_step_is_served_better_than_by_an_autoscaler_alone() {
-        let proof =
-            proof::begin("load step, enforcement beside an autoscaler, in rounds of runs", 0, 3);
-        if !proof::whole() {
-            return;
-        }
-        let order = [
-            Scaling::Autoscaler,
-            Scaling::EnforcedAutoscaler,
-            Scaling::EnforcedReplicas,
-            Scaling::EnforcedKnative,
-        ];
-        let mut runs = order.map(|scaling| (scaling, Vec::new()));
-        for _ in 0..proof.rounds {
-            for (scaling, runs) in &mut runs {
-                let run = run(*scaling).await;
-                println!("{scaling:?}: {} s, {}", run.violation_seconds(), run.instance_seconds());
-                runs.push(run);
-            }
-        }
-        std::fs::create_dir_all(workspace().join("docs/images")).unwrap();
-        let plot = plot(&runs[0].1[0], &runs[1].1[0]);
-        std::fs::write(workspace().join(PLOT), plot).unwrap();
-        let medians = runs.map(|(scaling, runs)| {
-            let violated = median(&runs, Run::violation_seconds);
-            (scaling, violated, median(&runs, Run::instance_seconds))
-        });
-        let [alone, enforced @ ..] = medians;
-        for enforced in enforced {
-            assert!(enforced.1 < alone.1, "{medians:?}");
-            assert!(f64::from(enforced.2) <= MAX_COST * f64::from(alone.2), "{medians:?}");
-        }
-        let figures = medians.map(|(_, violated, cost)| format!("{violated} s ({cost})"));
-        let [alone, by_minimum, by_replicas, on_knative] = figures;
-        proof.held(&format!(
-            "p95 above {} ms for {alone} with an autoscaler of 70 % CPU; with enforcement {by_minimum} by its minimum, {by_replicas} by replicas, {on_knative} on Knative; in parentheses instance-seconds; medians",
-            BOUND.as_millis(),
-        ));
-    }
-
-    fn median(runs: &[Run], of: impl Fn(&Run) -> u32) -> u32 {
-        let mut all: Vec<_> = runs.iter().map(of).collect();
-        all.sort_unstable();
-        all[all.len() / 2]
-    }
-
-    async fn step(generator: &Generator) {
-        generator.set_rate(HIGH);
-        tokio::time::sleep(Duration::from_secs(STEP.into())).await;
-        generator.set_rate(LOW);
-        std::future::pending::<()>().await;
-    }
-
-    /// One run in a namespace of its own: a load step, and the time until an autoscaler has lowered the
-    /// number of instances.
-    async fn run(scaling: Scaling) -> Run {
-        let options = scaling.options(&[]).await;
-        let mut result = Run::default();
-        with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
-            let target = scaling.deployed(ns, crm).await;
-            result = exclusively(async {
-                let generator = Generator::start(target, Connection::New, LOW);
-                record(ns, &generator, WARM_UP).await;
-                tokio::select! {
-                    run = record(ns, &generator, STEP + AFTER) => run,
-                    () = step(&generator) => unreachable!("the load stays"),
-                }
-            })
-            .await;
-        })
-        .await;
-        result
-    }
-
-    /// The sample of noise is in the load step.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn noise_causes_no_flapping() {
-        let proof = proof::begin("noisy load, in minutes", 0, NOISY_MINUTES);
-        if !proof::whole() {
-            return;
-        }
-        let scaling = Scaling::EnforcedAutoscaler;
-        let seconds = u32::try_from(60 * proof.rounds).unwrap();
-        let (mut run, mut changes) = (Run::default(), Vec::new());
-        with_crm(&scaling.options(&[]).await, async |ns: &TestNamespace, crm: &Crm| {
-            let target = scaling.deployed(ns, crm).await;
-            exclusively(async {
-                let generator = Generator::start(target, Connection::New, HIGH / 2);
-                run = tokio::select! {
-                    () = make_noise(&generator, HIGH / 2, 3) => unreachable!("noise doesn't end"),
-                    run = record(ns, &generator, seconds) => run,
-                };
-                changes = history(ns, scaling).await;
-            })
-            .await;
-        })
-        .await;
-        let is_raise: Vec<_> = changes.iter().map(|it| it.to > it.from).collect();
-        let reversals = is_raise.windows(2).filter(|it| it[0] != it[1]).count();
-        let result = format!(
-            "{} changes of the floor, {reversals} of them in the other direction than the one before; p95 above {} ms for {} s, {} instances at most",
-            changes.len(),
-            BOUND.as_millis(),
-            run.violation_seconds(),
-            run.instances.iter().max().unwrap(),
-        );
-        println!("{result}: {changes:?}");
-        assert!(is_raise.contains(&true) && reversals <= MAX_REVERSALS, "{result}");
-        proof.held(&result);
-    }
 }

@@ -1,0 +1,205 @@
+//! Enforcement of requirements under load.
+
+mod load_step;
+mod plot;
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use oprc_tests::{
+    TestNamespace,
+    crm::Crm,
+    exclusivity::exclusively,
+    fixture::with_crm,
+    generator::{Generator, p95},
+    load::Connection,
+    workspace,
+};
+use tokio::time::interval;
+
+use load_step::{
+    BOUND, HIGH, LOW, Scaling, floor_follows_a_load_step, history, instances, make_noise,
+};
+use plot::plot;
+
+/// Seconds under the low load, so that the function and its usual load are measured.
+const WARM_UP: u32 = 75;
+/// Seconds under the high load, and after it.
+const STEP: u32 = 120;
+const AFTER: u32 = 240;
+/// Enforcement may use at most this many times the instances of the autoscaler.
+const MAX_COST: f64 = 1.1;
+const PLOT: &str = "docs/images/load-step.svg";
+const NOISY_MINUTES: usize = 15;
+/// Changes of direction in the time of the noise.
+const MAX_REVERSALS: usize = 2;
+
+/// What a run achieved, second by second.
+#[derive(Debug, Default)]
+struct Run {
+    latencies: Vec<Option<Duration>>,
+    instances: Vec<u32>,
+}
+
+impl Run {
+    fn violation_seconds(&self) -> u32 {
+        let violated = self.latencies.iter().flatten().filter(|it| **it > BOUND);
+        u32::try_from(violated.count()).unwrap()
+    }
+
+    fn instance_seconds(&self) -> u32 {
+        self.instances.iter().sum()
+    }
+}
+
+/// Records the instances of each second, and afterwards the 95th percentile of latency of the requests
+/// that were sent in it.
+async fn record(ns: &TestNamespace, generator: &Generator, seconds: u32) -> Run {
+    let started = Timestamp::now();
+    let mut ticks = interval(Duration::from_secs(1));
+    let mut run = Run::default();
+    for _ in 0..seconds {
+        ticks.tick().await;
+        run.instances.push(u32::try_from(instances(ns).await.len()).unwrap());
+    }
+    let mut latencies = vec![Vec::new(); usize::try_from(seconds).unwrap()];
+    for sent in generator.sent() {
+        let second = usize::try_from(sent.at.duration_since(started).as_secs());
+        if let Some(latencies) = second.ok().and_then(|second| latencies.get_mut(second)) {
+            latencies.push(sent.latency());
+        }
+    }
+    run.latencies = latencies.into_iter().map(p95).collect();
+    run
+}
+
+mod proof {
+    use oprc_tests::proof;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn load_step_raises_the_floor() {
+        let every =
+            [Scaling::EnforcedReplicas, Scaling::EnforcedAutoscaler, Scaling::EnforcedKnative];
+        let proof =
+            proof::begin("load step while CRM is killed, in kinds of floor", 1, every.len());
+        for scaling in every.into_iter().take(proof.rounds) {
+            floor_follows_a_load_step(scaling).await;
+        }
+        proof.held("each decision made once, instances kept under noise and during a deployment, then fewer in steps");
+    }
+
+    /// By the safeguards of production, in turn with autoscalers alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn load_step_is_served_better_than_by_an_autoscaler_alone() {
+        let proof =
+            proof::begin("load step, enforcement beside an autoscaler, in rounds of runs", 0, 3);
+        if !proof::whole() {
+            return;
+        }
+        let order = [
+            Scaling::Autoscaler,
+            Scaling::EnforcedAutoscaler,
+            Scaling::EnforcedReplicas,
+            Scaling::EnforcedKnative,
+        ];
+        let mut runs = order.map(|scaling| (scaling, Vec::new()));
+        for _ in 0..proof.rounds {
+            for (scaling, runs) in &mut runs {
+                let run = run(*scaling).await;
+                println!("{scaling:?}: {} s, {}", run.violation_seconds(), run.instance_seconds());
+                runs.push(run);
+            }
+        }
+        std::fs::create_dir_all(workspace().join("docs/images")).unwrap();
+        let plot = plot(&runs[0].1[0], &runs[1].1[0]);
+        std::fs::write(workspace().join(PLOT), plot).unwrap();
+        let medians = runs.map(|(scaling, runs)| {
+            let violated = median(&runs, Run::violation_seconds);
+            (scaling, violated, median(&runs, Run::instance_seconds))
+        });
+        let [alone, enforced @ ..] = medians;
+        for enforced in enforced {
+            assert!(enforced.1 < alone.1, "{medians:?}");
+            assert!(f64::from(enforced.2) <= MAX_COST * f64::from(alone.2), "{medians:?}");
+        }
+        let figures = medians.map(|(_, violated, cost)| format!("{violated} s ({cost})"));
+        let [alone, by_minimum, by_replicas, on_knative] = figures;
+        proof.held(&format!(
+            "p95 above {} ms for {alone} with an autoscaler of 70 % CPU; with enforcement {by_minimum} by its minimum, {by_replicas} by replicas, {on_knative} on Knative; in parentheses instance-seconds; medians",
+            BOUND.as_millis(),
+        ));
+    }
+
+    fn median(runs: &[Run], of: impl Fn(&Run) -> u32) -> u32 {
+        let mut all: Vec<_> = runs.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    }
+
+    async fn step(generator: &Generator) {
+        generator.set_rate(HIGH);
+        tokio::time::sleep(Duration::from_secs(STEP.into())).await;
+        generator.set_rate(LOW);
+        std::future::pending::<()>().await;
+    }
+
+    /// One run in a namespace of its own: a load step, and the time until an autoscaler has lowered the
+    /// number of instances.
+    async fn run(scaling: Scaling) -> Run {
+        let options = scaling.options(&[]).await;
+        let mut result = Run::default();
+        with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+            let target = scaling.deployed(ns, crm).await;
+            result = exclusively(async {
+                let generator = Generator::start(target, Connection::New, LOW);
+                record(ns, &generator, WARM_UP).await;
+                tokio::select! {
+                    run = record(ns, &generator, STEP + AFTER) => run,
+                    () = step(&generator) => unreachable!("the load stays"),
+                }
+            })
+            .await;
+        })
+        .await;
+        result
+    }
+
+    /// A sample of noise is in the test of a load step.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn noise_causes_no_flapping() {
+        let proof = proof::begin("noisy load, in minutes", 0, NOISY_MINUTES);
+        if !proof::whole() {
+            return;
+        }
+        let scaling = Scaling::EnforcedAutoscaler;
+        let seconds = u32::try_from(60 * proof.rounds).unwrap();
+        let (mut run, mut changes) = (Run::default(), Vec::new());
+        with_crm(&scaling.options(&[]).await, async |ns: &TestNamespace, crm: &Crm| {
+            let target = scaling.deployed(ns, crm).await;
+            exclusively(async {
+                let generator = Generator::start(target, Connection::New, HIGH / 2);
+                run = tokio::select! {
+                    () = make_noise(&generator, HIGH / 2, 3) => unreachable!("noise doesn't end"),
+                    run = record(ns, &generator, seconds) => run,
+                };
+                changes = history(ns, scaling).await;
+            })
+            .await;
+        })
+        .await;
+        let is_raise: Vec<_> = changes.iter().map(|it| it.to > it.from).collect();
+        let reversals = is_raise.windows(2).filter(|it| it[0] != it[1]).count();
+        let result = format!(
+            "{} changes of the floor, {reversals} of them in the other direction than the one before; p95 above {} ms for {} s, {} instances at most",
+            changes.len(),
+            BOUND.as_millis(),
+            run.violation_seconds(),
+            run.instances.iter().max().unwrap(),
+        );
+        println!("{result}: {changes:?}");
+        assert!(is_raise.contains(&true) && reversals <= MAX_REVERSALS, "{result}");
+        proof.held(&result);
+    }
+}

@@ -7,6 +7,7 @@ use crate::{
     capacity::{Capacity, InstanceLimits, Learned, LoadSample, learn},
     forecast::History,
     replicas::{Bounds, Change, Input, Needs, Safeguards, Wait, decide},
+    stopped::Stopped,
 };
 
 /// Start-up time while none was measured, in seconds.
@@ -83,25 +84,6 @@ pub struct Baseline {
     pub load: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    NoEffect,
-    Worse,
-}
-
-impl Stopped {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoEffect => "more instances did not shorten the latency, twice",
-            Self::Worse => "more instances made the latency longer",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::NoEffect, Self::Worse].into_iter().find(|it| it.as_str() == text)
-    }
-}
-
 /// What the next change waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hold {
@@ -119,7 +101,7 @@ impl std::fmt::Display for Hold {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Safeguard(wait) => wait.fmt(formatter),
-            Self::Stopped(stopped) => formatter.write_str(stopped.as_str()),
+            Self::Stopped(stopped) => stopped.fmt(formatter),
             Self::MissingInstances(number) => {
                 write!(formatter, "{number} instances that aren't ready")
             }
@@ -365,14 +347,6 @@ mod tests {
         assert_eq!((decision.floor, decision.hold), (15, Some(Hold::Violated)));
         let met = Situation { violated: false, ..violated };
         assert_eq!(decide_floor(&met, &floor(15, 900.0)).unwrap().floor, 10);
-    }
-
-    #[test]
-    fn names_of_stopped_are_parsed() {
-        for stopped in [Stopped::NoEffect, Stopped::Worse] {
-            assert_eq!(Stopped::parse(stopped.as_str()), Some(stopped));
-        }
-        assert_eq!(Stopped::parse("other"), None);
     }
 
     fn load() -> impl Strategy<Value = Vec<LoadSample>> {

@@ -12,8 +12,10 @@ pub mod queueing;
 mod replicas;
 pub mod resources;
 pub mod simulate;
+mod stopped;
 
 pub use self::{
     forecast::{Forecast, History, forecast},
     replicas::{Bounds, Change, Input, Needs, Safeguards, Wait, decide},
+    stopped::Stopped,
 };

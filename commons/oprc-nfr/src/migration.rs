@@ -5,7 +5,10 @@
 //! its capacity. A load that changes more slowly than the window can; each migration that reverses the
 //! one before doubles the time until the next.
 
-use crate::convert::{ceil, ceil_items, count};
+use crate::{
+    convert::{ceil, ceil_items, count},
+    stopped::Stopped,
+};
 
 /// Share of values without requests from which Knative fits.
 const IDLE_SHARE: f64 = 0.6;
@@ -112,42 +115,13 @@ pub struct LastMigration {
     pub violated: bool,
     /// Consecutive migrations that reversed the one before.
     pub reversals: u32,
-    pub stopped: Option<MigrationStopped>,
-}
-
-/// Why a function isn't migrated any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MigrationStopped {
-    Violated,
-    NotReady,
-    ColdStarts,
-}
-
-impl MigrationStopped {
-    const ALL: [Self; 3] = [Self::Violated, Self::NotReady, Self::ColdStarts];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Violated => "a requirement was violated after the migration",
-            Self::NotReady => "the new template did not become ready",
-            Self::ColdStarts => "cold starts violated the latency requirement",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == text)
-    }
-
-    /// Whether a migration failed. Otherwise it was the remedy.
-    pub fn is_failure(self) -> bool {
-        self != Self::ColdStarts
-    }
+    pub stopped: Option<Stopped>,
 }
 
 /// What a migration waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MigrationHold {
-    Stopped(MigrationStopped),
+    Stopped(Stopped),
     /// Functions aren't migrated while a requirement is violated, unless that is the remedy.
     Violated,
     Rollout,
@@ -159,7 +133,7 @@ impl std::fmt::Display for MigrationHold {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stopped(stopped) => {
-                write!(formatter, "a new specification: {}", stopped.as_str())
+                write!(formatter, "a new specification: {stopped}")
             }
             Self::Violated => formatter.write_str("the requirement to be met"),
             Self::Rollout => formatter.write_str("the end of the rollout"),
@@ -179,7 +153,7 @@ pub struct MigrationDecision {
     /// Why the workload isn't the one that fits.
     pub hold: Option<MigrationHold>,
     pub reversals: u32,
-    pub stopped: Option<MigrationStopped>,
+    pub stopped: Option<Stopped>,
     /// The decision in one line, with its numbers.
     pub basis: String,
     /// From 0 to 1.
@@ -239,19 +213,19 @@ pub fn decide_migration(input: &MigrationInput<'_>) -> Option<MigrationDecision>
     Some(MigrationDecision {
         workload: fit.workload,
         reversals: if is_reversal { last.reversals.saturating_add(1) } else { 0 },
-        stopped: fit.is_remedy.then_some(MigrationStopped::ColdStarts),
+        stopped: fit.is_remedy.then_some(Stopped::ColdStarts),
         ..recommended
     })
 }
 
 /// Why the latest migration has to be undone.
-fn failure(input: &MigrationInput<'_>) -> Option<MigrationStopped> {
+fn failure(input: &MigrationInput<'_>) -> Option<Stopped> {
     let last = input.last;
     let since = last.since.filter(|_| last.applied && last.stopped.is_none())?;
     if since > input.effect_window {
-        return (!last.ready).then_some(MigrationStopped::NotReady);
+        return (!last.ready).then_some(Stopped::NotReady);
     }
-    (last.ready && last.violated).then_some(MigrationStopped::Violated)
+    (last.ready && last.violated).then_some(Stopped::Violated)
 }
 
 /// Seconds between two migrations. What led to the last isn't part of the window any more then.
@@ -452,14 +426,14 @@ mod tests {
         };
         let decision = decide_migration(&violated).unwrap();
         assert_eq!(decision.workload, Deployment);
-        assert_eq!(decision.stopped, Some(MigrationStopped::ColdStarts));
+        assert_eq!(decision.stopped, Some(Stopped::ColdStarts));
         let expected = "15 of 15 values with p95 > 200 ms follow 4 starts from zero";
         assert!(decision.basis.starts_with(expected), "{}", decision.basis);
         let last = LastMigration { stopped: decision.stopped, ..violated.last };
         let after = MigrationInput { last, ..input(&rates, Deployment) };
         let held = decide_migration(&after).unwrap();
         assert_eq!((held.workload, held.recommended), (Deployment, Knative));
-        assert_eq!(held.hold, Some(MigrationHold::Stopped(MigrationStopped::ColdStarts)));
+        assert_eq!(held.hold, Some(MigrationHold::Stopped(Stopped::ColdStarts)));
         // A new instance isn't measured at once.
         let late: Vec<_> = (rates.iter().enumerate())
             .map(|(index, rate)| rate.filter(|_| index % 10 != 6))
@@ -511,10 +485,10 @@ mod tests {
         };
         let violated = of(LastMigration { violated: true, ..last }).unwrap();
         assert_eq!(violated.workload, Deployment);
-        assert_eq!(violated.stopped, Some(MigrationStopped::Violated));
+        assert_eq!(violated.stopped, Some(Stopped::Violated));
         let late = LastMigration { since: Some(700.0), ..last };
         let missing = of(LastMigration { ready: false, ..late }).unwrap();
-        assert_eq!(missing.stopped, Some(MigrationStopped::NotReady));
+        assert_eq!(missing.stopped, Some(Stopped::NotReady));
         for unchanged in [
             last,
             LastMigration { violated: true, ..late },
@@ -533,9 +507,6 @@ mod tests {
             assert_eq!(WorkloadKind::of_value(workload.value()), workload);
         }
         assert_eq!(WorkloadKind::parse("job"), None);
-        for stopped in MigrationStopped::ALL {
-            assert_eq!(MigrationStopped::parse(stopped.as_str()), Some(stopped));
-        }
     }
 
     /// Two loads that alternate more slowly than the window.

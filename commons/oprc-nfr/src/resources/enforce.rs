@@ -6,6 +6,7 @@ use super::{
     recommend::{Allocation, MIN_CHANGE, MIN_SAMPLES, ResourceRecommendation},
     units::{DAY, Resource, Span, is_known},
 };
+use crate::stopped::Stopped;
 
 /// Limits on how fast requests and limits change. Each change may replace all instances.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,7 +133,7 @@ impl fmt::Display for WaitReason {
                 write!(f, "usage was up to {peak} in the measured window")
             }
             Self::Unschedulable => f.write_str("instances that can't be scheduled"),
-            Self::Reverted => f.write_str("instances with a higher request could not be scheduled"),
+            Self::Reverted => Stopped::Unschedulable.fmt(f),
         }
     }
 }

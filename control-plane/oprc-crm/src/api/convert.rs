@@ -8,7 +8,7 @@ use oprc_nfr::{compliance::State, migration::WorkloadKind};
 use oprc_unit::{ADDONS, Template, spec::Dimension};
 
 use crate::{
-    crd::{ClassRuntimeStatus, ComplianceState, Recommendation},
+    crd::{ClassRuntimeStatus, ComplianceState, EffectStatus, Recommendation},
     decode::deployment_id,
     observations::{FunctionObservation, Observations, Samples},
     phase_mapping,
@@ -240,7 +240,12 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
         min: it.min,
         max: it.max,
         since: time(it.since.as_ref()),
-        stopped: it.effect.as_ref().and_then(|it| it.stopped.clone()).unwrap_or_default(),
+        stopped: it
+            .effect
+            .as_ref()
+            .and_then(EffectStatus::reason)
+            .map(|it| it.to_string())
+            .unwrap_or_default(),
         limit: it.limit,
         template: it.template.clone().unwrap_or_default(),
     }

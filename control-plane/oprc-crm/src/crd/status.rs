@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
-use oprc_nfr::compliance::State;
+use oprc_nfr::{Stopped, compliance::State};
 pub use oprc_unit::Phase;
 use oprc_unit::{SelectionStatus, UnitSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -391,6 +391,13 @@ pub struct EffectStatus {
     /// resources change. For `template`, why it is not changed until the specification is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
+}
+
+impl EffectStatus {
+    /// Why the value isn't changed any more. None also for a name of another version.
+    pub fn reason(&self) -> Option<Stopped> {
+        self.stopped.as_deref().and_then(Stopped::parse)
+    }
 }
 
 /// A change that enforcement made.

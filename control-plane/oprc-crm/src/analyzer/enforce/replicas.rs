@@ -4,7 +4,7 @@ use oprc_nfr::{
     Bounds, Wait,
     capacity::{InstanceLimits, Learned},
     compliance::{RequirementKind, State},
-    enforcement::{Baseline, Decision, Effect, Floor, Hold, Situation, Stopped, decide_floor},
+    enforcement::{Baseline, Decision, Effect, Floor, Hold, Situation, decide_floor},
 };
 use oprc_unit::spec::{Dimension, EnforcementMode};
 
@@ -137,7 +137,7 @@ pub(super) fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> F
         effect: effect.map_or_else(Effect::default, |it| Effect {
             before: baseline,
             ineffective: u32::try_from(it.ineffective).unwrap_or_default(),
-            stopped: it.stopped.as_deref().and_then(Stopped::parse),
+            stopped: it.reason(),
         }),
     }
 }
@@ -277,7 +277,7 @@ fn add_problems(problems: &mut Problems, function: &str, decision: &Decision) {
         problems.missing.push(format!("{function}: {missing} of {all} instances aren't ready"));
     }
     if let Some(stopped) = decision.effect.stopped {
-        problems.stopped.push(format!("{function}: {}", stopped.as_str()));
+        problems.stopped.push(format!("{function}: {stopped}"));
     }
     let change = &decision.change;
     if change.needed > change.recommended {

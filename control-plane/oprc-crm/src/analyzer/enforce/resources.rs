@@ -3,10 +3,14 @@
 //! A change replaces all instances, so changes that aren't urgent are at least 10 minutes apart. What
 //! the user wrote is never lowered: a lower recommendation is only advice.
 
-use oprc_nfr::resources::{
-    Allocation, MIN_SAMPLES, OomKills, Resource, ResourceBounds, ResourceChange, ResourceDecision,
-    ResourceInput, ResourceRecommendation, ResourceSafeguards, Rollout, Throttling, UsageSample,
-    WaitReason, decide as decide_change, recommend_cpu, recommend_memory,
+use oprc_nfr::{
+    Stopped,
+    resources::{
+        Allocation, MIN_SAMPLES, OomKills, Resource, ResourceBounds, ResourceChange,
+        ResourceDecision, ResourceInput, ResourceRecommendation, ResourceSafeguards, Rollout,
+        Throttling, UsageSample, WaitReason, decide as decide_change, recommend_cpu,
+        recommend_memory,
+    },
 };
 use oprc_unit::spec::EnforcementMode;
 
@@ -35,7 +39,6 @@ const QUIET: f64 = 86_400.0;
 /// Share of the effect window after which a raise that can't be scheduled is taken back: it leaves a
 /// cluster autoscaler time to add a node, and is less than Knative's deadline for a revision.
 const PATIENCE: f64 = 0.5;
-const STOPPED: &str = "more memory did not prevent out-of-memory kills, twice";
 
 /// Decides on both resources of a function.
 pub(super) fn decide(
@@ -112,7 +115,7 @@ struct Outcome {
 
 impl Outcome {
     fn stopped(&self) -> Option<String> {
-        let stopped = self.effect.stopped.as_ref().filter(|it| *it == STOPPED)?;
+        let stopped = self.effect.reason().filter(|it| *it == Stopped::KilledAgain)?;
         Some(format!("{}: {stopped}", self.function))
     }
 }
@@ -173,7 +176,7 @@ impl Function<'_> {
         else {
             return;
         };
-        let stopped = Some(WaitReason::Reverted.to_string());
+        let stopped = Some(Stopped::Unschedulable.as_str().to_owned());
         let entry = Recommendation {
             target: to,
             limit: previous.limit,
@@ -189,7 +192,7 @@ impl Function<'_> {
 
     /// What the condition says after a raise was taken back.
     fn reverted(&self) -> Option<String> {
-        let stopped = self.rollout().reverted.then_some(WaitReason::Reverted)?;
+        let stopped = self.rollout().reverted.then_some(Stopped::Unschedulable)?;
         let name = dimension(self.resource).as_str();
         Some(format!("{}: {name}: {stopped}", self.scaling.key))
     }
@@ -199,7 +202,7 @@ impl Function<'_> {
         let instances = self.input.instances.get(&self.scaling.key).copied().unwrap_or_default();
         let before = self.before.as_ref().filter(|_| self.applies);
         let since = before.and_then(|it| it.since.as_ref()).map(|it| it.0);
-        let stopped = before.and_then(|it| it.effect.as_ref()?.stopped.as_ref());
+        let stopped = before.and_then(|it| it.effect.as_ref()?.reason());
         let waits_since = instances
             .unschedulable_since
             .map(|created| since.map_or(created, |since| since.max(created)));
@@ -207,7 +210,7 @@ impl Function<'_> {
             // Without an earlier instance nothing would be gained by its resources.
             complete: instances.scheduled_since.is_none_or(|created| Some(created) >= since),
             unschedulable: waits_since.map(|it| self.input.age(it)),
-            reverted: stopped.is_some_and(|it| *it == WaitReason::Reverted.to_string()),
+            reverted: stopped == Some(Stopped::Unschedulable),
         }
     }
 
@@ -312,7 +315,8 @@ impl Function<'_> {
             return EffectStatus::default();
         }
         let ineffective = stored.ineffective.saturating_add(1);
-        let stopped = (ineffective >= MAX_INEFFECTIVE).then(|| STOPPED.to_owned());
+        let stopped =
+            (ineffective >= MAX_INEFFECTIVE).then(|| Stopped::KilledAgain.as_str().to_owned());
         EffectStatus { ineffective, stopped, ..EffectStatus::default() }
     }
 
@@ -389,7 +393,7 @@ impl Function<'_> {
             let waits_for = "the removal of an autoscaler of another owner".to_owned();
             Some((HeldBy::ForeignAutoscaler, waits_for))
         } else if outcome.is_stopped {
-            outcome.effect.stopped.clone().map(|it| (HeldBy::NoEffect, it))
+            outcome.effect.reason().map(|it| (HeldBy::NoEffect, it.to_string()))
         } else if !outcome.is_known && !found.urgent {
             Some((HeldBy::History, "the usage of the last hours".to_owned()))
         } else if written.is_some() {

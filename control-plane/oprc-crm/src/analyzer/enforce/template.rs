@@ -1,11 +1,12 @@
 //! What a function of template `unified` runs as: a Deployment or a Knative Service.
 
 use oprc_nfr::{
+    Stopped,
     capacity::learn,
     compliance::{RequirementKind, State},
     migration::{
-        LastMigration, MigrationDecision, MigrationHold, MigrationInput, MigrationStopped,
-        WorkloadKind, decide_migration,
+        LastMigration, MigrationDecision, MigrationHold, MigrationInput, WorkloadKind,
+        decide_migration,
     },
 };
 use oprc_unit::{
@@ -51,9 +52,10 @@ pub(super) fn decide(
     let Some(decision) = function.decide(enforced, observation) else { return };
     if function.applies
         && let Some(MigrationHold::Stopped(stopped)) = decision.hold
-        && stopped.is_failure()
+        // Otherwise a migration was the remedy.
+        && stopped != Stopped::ColdStarts
     {
-        problems.stopped.push(format!("{}: {}", scaling.key, stopped.as_str()));
+        problems.stopped.push(format!("{}: {stopped}", scaling.key));
     }
     observation.decisions.push(function.live_decision(&decision));
     if input.frozen && function.applies {
@@ -174,7 +176,7 @@ impl Function<'_> {
         let effect = before.effect.clone().filter(|_| is_same).unwrap_or_default();
         let last = LastMigration {
             reversals: u32::try_from(effect.ineffective).unwrap_or_default(),
-            stopped: effect.stopped.as_deref().and_then(MigrationStopped::parse),
+            stopped: effect.reason(),
             ..LastMigration::default()
         };
         let Some(since) = before.since.as_ref().filter(|_| target(before) == Some(current)) else {

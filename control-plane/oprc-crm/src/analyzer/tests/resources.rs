@@ -1,5 +1,7 @@
 //! What enforcement does about CPU and memory.
 
+use oprc_nfr::Stopped;
+
 use super::{
     enforcement::{enforced, is},
     *,
@@ -215,9 +217,9 @@ async fn memory_that_does_not_prevent_kills_is_not_raised_further() {
     assert_eq!(limits, [1024.0, 2048.0], "two raises");
     assert_eq!(fixture.enforcement("shop"), Some(is("False", "NoEffect")));
     let effect = fixture.recommendation("shop", "memory").unwrap().effect.unwrap();
-    assert_eq!((effect.ineffective, effect.stopped.is_some()), (2, true));
+    assert_eq!((effect.ineffective, effect.reason()), (2, Some(Stopped::KilledAgain)));
     let decision = fixture.decision("shop", Dimension::Memory);
-    assert_eq!(decision.waits_for, effect.stopped);
+    assert_eq!(decision.waits_for, Some(Stopped::KilledAgain.to_string()));
     // A day without kills.
     fixture.now.fetch_add(DAYS, Ordering::SeqCst);
     fixture.pass().await;
@@ -243,8 +245,7 @@ async fn raise_that_cannot_be_scheduled_is_reverted_once() {
     assert_eq!(minutes, 5, "half of the effect window");
     let entry = fixture.recommendation("shop", "memory").unwrap();
     assert_eq!((entry.target, entry.limit), (256.0 * MIB, Some(512.0 * MIB)));
-    let stopped = "instances with a higher request could not be scheduled";
-    assert_eq!(entry.effect.unwrap().stopped.as_deref(), Some(stopped));
+    assert_eq!(entry.effect.unwrap().reason(), Some(Stopped::Unschedulable));
     let change = fixture.status("shop").nfr_history[0].clone();
     assert_eq!((change.from, change.to), (512.0 * MIB, 256.0 * MIB));
     assert_eq!(change.basis, "instances with 512 MiB could not be scheduled for 5 min");
@@ -257,7 +258,10 @@ async fn raise_that_cannot_be_scheduled_is_reverted_once() {
         assert_eq!(fixture.memory("shop"), None);
     }
     assert_eq!(fixture.status("shop").nfr_history.len(), 2);
-    assert_eq!(fixture.decision("shop", Dimension::Memory).waits_for.as_deref(), Some(stopped));
+    assert_eq!(
+        fixture.decision("shop", Dimension::Memory).waits_for,
+        Some(Stopped::Unschedulable.to_string())
+    );
     assert_eq!(fixture.enforcement("shop"), Some(is("False", "Unschedulable")));
     // Another image starts anew.
     fixture.edit("shop", |class| {

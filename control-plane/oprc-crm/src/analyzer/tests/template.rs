@@ -1,5 +1,7 @@
 //! What enforcement decides about functions of template `unified`.
 
+use oprc_nfr::Stopped;
+
 use super::{enforcement::is, *};
 use crate::crd::Recommendation;
 
@@ -44,8 +46,8 @@ impl Fixture {
         all.find(|it| it.dimension == "template")
     }
 
-    fn stopped(&self) -> String {
-        self.entry().unwrap().effect.unwrap().stopped.unwrap()
+    fn stopped(&self) -> Option<Stopped> {
+        self.entry().unwrap().effect.unwrap().reason()
     }
 
     fn recommended_template(&self) -> Option<String> {
@@ -140,7 +142,7 @@ async fn migration_that_violates_a_requirement_is_undone_and_not_repeated() {
     }
     assert_eq!(fixture.applied_template(), None);
     assert_eq!(fixture.status("shop").nfr_history.len(), 2);
-    assert!(fixture.stopped().contains("violated after the migration"));
+    assert_eq!(fixture.stopped(), Some(Stopped::Violated));
     fixture.set_busy("shop-0", 40.0, 0.0);
     for _ in 0..5 {
         fixture.now.fetch_add(40_000, Ordering::SeqCst);
@@ -165,7 +167,7 @@ async fn migration_that_does_not_become_ready_is_undone() {
         let expected = if minute <= 11 { Some(deployment()) } else { None };
         assert_eq!(fixture.applied_template(), expected, "{minute}");
     }
-    assert!(fixture.stopped().contains("did not become ready"));
+    assert_eq!(fixture.stopped(), Some(Stopped::NotReady));
 }
 
 #[tokio::test]

@@ -15,11 +15,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    crm::Options,
     eventually,
     http::{client, get_ok},
+    shared,
 };
 
 const READY_TIMEOUT: Duration = Duration::from_mins(2);
+const FREQUENT_SCRAPES: &str = "2s";
 
 /// Killed on drop.
 pub struct Prometheus {
@@ -38,8 +41,25 @@ impl Drop for Prometheus {
 impl Prometheus {
     /// Starts it on a free port, and waits until it is ready.
     pub async fn start(config: &Value) -> Self {
+        Self::with_config(&config.to_string()).await
+    }
+
+    /// Starts one with the targets of the cluster's, which it scrapes more often.
+    pub async fn with_frequent_scrapes() -> Self {
+        let cluster = shared().await;
+        let url = format!("{}/api/v1/status/config", cluster.spec().prometheus_url().unwrap());
+        let response: Value = serde_json::from_str(&get_ok(&url).await.unwrap()).unwrap();
+        let config = response.pointer("/data/yaml").and_then(Value::as_str).unwrap();
+        let often = config
+            .replace("scrape_interval: 5s", &format!("scrape_interval: {FREQUENT_SCRAPES}"))
+            .replace("scrape_timeout: 4s", &format!("scrape_timeout: {FREQUENT_SCRAPES}"));
+        assert_ne!(often, config);
+        Self::with_config(&often).await
+    }
+
+    async fn with_config(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(config_file(folder.path()), config.to_string()).unwrap();
+        fs::write(config_file(folder.path()), config).unwrap();
         let port = {
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             free.local_addr().unwrap().port()
@@ -48,6 +68,16 @@ impl Prometheus {
         let prometheus = Self { url: format!("http://127.0.0.1:{port}"), folder, port, child };
         prometheus.ready().await;
         prometheus
+    }
+
+    /// CRM with settings for [`Self::with_frequent_scrapes`]: a sample for each scrape.
+    #[must_use]
+    pub fn frequently_measuring(&self) -> Options {
+        Options::measuring(&self.url)
+            .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", FREQUENT_SCRAPES)
+            .with("OPRC_CRM_PROM_STEP", FREQUENT_SCRAPES)
+            .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
+            .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "2")
     }
 
     pub fn pid(&self) -> u32 {

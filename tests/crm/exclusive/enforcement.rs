@@ -8,12 +8,12 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use oprc_tests::{
     TestNamespace,
-    crm::Crm,
+    crm::{Crm, Options},
     exclusivity::exclusively,
     fixture::with_crm,
     generator::{Generator, p95},
     load::Connection,
-    workspace,
+    shared, workspace,
 };
 use tokio::time::interval;
 
@@ -50,6 +50,11 @@ impl Run {
     fn instance_seconds(&self) -> u32 {
         self.instances.iter().sum()
     }
+}
+
+/// Measures by the cluster's Prometheus.
+async fn measuring() -> Options {
+    Options::measuring(&shared().await.spec().prometheus_url().unwrap())
 }
 
 /// Records the instances of each second, and afterwards the 95th percentile of latency of the requests
@@ -148,7 +153,7 @@ mod proof {
     /// One run in a namespace of its own: a load step, and the time until an autoscaler has lowered the
     /// number of instances.
     async fn run(scaling: Scaling) -> Run {
-        let options = scaling.options(&[]).await;
+        let options = scaling.options(measuring().await);
         let mut result = Run::default();
         with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
             let target = scaling.deployed(ns, crm).await;
@@ -176,7 +181,7 @@ mod proof {
         let scaling = Scaling::EnforcedAutoscaler;
         let seconds = u32::try_from(60 * proof.rounds).unwrap();
         let (mut run, mut changes) = (Run::default(), Vec::new());
-        with_crm(&scaling.options(&[]).await, async |ns: &TestNamespace, crm: &Crm| {
+        with_crm(&scaling.options(measuring().await), async |ns: &TestNamespace, crm: &Crm| {
             let target = scaling.deployed(ns, crm).await;
             exclusively(async {
                 let generator = Generator::start(target, Connection::New, HIGH / 2);

@@ -15,14 +15,14 @@ use oprc_grpc::deployment::{GetDeploymentStatusRequest, NfrCompliance};
 use oprc_tests::{
     TestNamespace,
     class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
-    crm::{Crm, Options},
+    crm::Crm,
     eventually,
     exclusivity::exclusively,
     fixture::{address, wait_for_response, with_crm},
     generator::{Generator, Outcome, p95},
     http::get_ok,
     load::{Connection, Target},
-    shared,
+    prometheus::Prometheus,
 };
 use serde_json::{Value, json};
 
@@ -31,11 +31,11 @@ use crate::metrics::{NFR_METRICS, assert_series, of_series, samples};
 const TIMEOUT: Duration = Duration::from_mins(3);
 /// A pass after this time sees only requests of that time: the rate window, which is four scrapes, and
 /// the step that times are rounded down to.
-const WARM_UP: SignedDuration = SignedDuration::from_secs(26);
+const WARM_UP: SignedDuration = SignedDuration::from_secs(11);
 /// The rate window of CRM with the settings of this test.
-const SAMPLE: SignedDuration = SignedDuration::from_secs(20);
+const SAMPLE: SignedDuration = SignedDuration::from_secs(8);
 /// Passes whose averages are compared.
-const PASSES: u32 = 5;
+const PASSES: u32 = 10;
 /// Allowed difference, as a fraction.
 const TOLERANCE: f64 = 0.1;
 
@@ -148,16 +148,10 @@ fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
         && status.nfr_compliance.iter().any(|it| it.requirement == "latency" && it.state == state)
 }
 
-async fn measuring() -> Options {
-    Options::measuring(&shared().await.spec().prometheus_url().unwrap())
-        .with("OPRC_CRM_PROM_STEP", "5s")
-        .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
-        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_what_a_load_generator_measures() {
-    with_crm(&measuring().await, async |ns: &TestNamespace, crm: &Crm| {
+    let prometheus = Prometheus::with_frequent_scrapes().await;
+    with_crm(&prometheus.frequently_measuring(), async |ns: &TestNamespace, crm: &Crm| {
         // The bound of the first is also one of the histogram.
         let slow = deployed(ns, crm, "measured", &spec(210)).await;
         let mut strict = spec(30);
@@ -235,7 +229,9 @@ fn enforcement(status: &ClassRuntimeStatus) -> Option<&str> {
 
 #[tokio::test]
 async fn config_map_freezes_enforcement() {
-    let options = measuring().await.with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true");
+    let prometheus = Prometheus::with_frequent_scrapes().await;
+    let options =
+        prometheus.frequently_measuring().with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true");
     with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
         let mut enforced = spec(500);
         enforced["nfr"] = json!({"enforcement": {"mode": "enforce"}});

@@ -22,7 +22,7 @@ use oprc_tests::{
     generator::Generator,
     in_namespace,
     load::{Connection, Target},
-    shared,
+    prometheus::Prometheus,
     write_cutoff::WriteCutoff,
 };
 use serde_json::{Value, json};
@@ -78,15 +78,14 @@ impl Scaling {
         spec
     }
 
-    /// A CRM with the safeguards of production, unless `variables` say otherwise.
-    pub(super) async fn options(self, variables: &[(&str, &str)]) -> Options {
+    /// CRM with the safeguards of production.
+    pub(super) fn options(self, measuring: Options) -> Options {
         let autoscaler = self != Self::EnforcedReplicas;
-        let prometheus = shared().await.spec().prometheus_url().unwrap();
-        let options = Options::enforcing(&prometheus)
+        measuring
+            .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
             .with("OPRC_CRM_FEATURES_HPA", &autoscaler.to_string())
             // The next CRM of the test needs no lease.
-            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
-        variables.iter().fold(options, |options, (name, value)| options.with(name, value))
+            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false")
     }
 
     /// Deploys the class and returns how its function is called.
@@ -114,13 +113,9 @@ fn is_met(status: &ClassRuntimeStatus) -> bool {
         && status.phase.as_str() == "Available"
 }
 
-/// Samples as frequent as the scrapes.
-const FREQUENT: [(&str, &str); 2] =
-    [("OPRC_CRM_PROM_STEP", "5s"), ("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "5")];
-
 /// Short safeguards, so that the floor comes down within the test.
 const SHORT: [(&str, &str); 2] =
-    [("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "5"), ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "5")];
+    [("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "5"), ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "2")];
 
 /// Instances without which the high load isn't served in time.
 const NEEDED: i32 = 4;
@@ -154,7 +149,8 @@ pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChan
 /// CRM ends while it records its first decision, once before the write and once after it. The floor is
 /// set, nothing is lowered by noise or by a deployment, and it comes down in steps after the load.
 pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
-    let options = scaling.options(&FREQUENT).await;
+    let prometheus = Prometheus::with_frequent_scrapes().await;
+    let options = scaling.options(prometheus.frequently_measuring());
     in_namespace(async |ns: &TestNamespace| {
         let lost = WriteCutoff::at_first(decides, false);
         let crm = lost.start(ns, &options).await;
@@ -185,7 +181,7 @@ pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
                 () = deploy_under_load(ns, &crm, scaling) => {}
             }
             crm.stop().await;
-            let shortened = scaling.options(&[FREQUENT, SHORT].concat()).await;
+            let shortened = SHORT.iter().fold(options, |it, (name, value)| it.with(name, value));
             let crm = Crm::start(ns, &shortened).await;
             lower(ns, scaling, &generator).await;
             crm.stop().await;

@@ -1,0 +1,634 @@
+//! The objects of a class: reads, writes and calls of methods.
+
+use std::{borrow::Cow, sync::Arc};
+
+use hyper::header::{HeaderName, HeaderValue};
+use jiff::Timestamp;
+use oprc_cp_storage::{Check, Error as StoreError, MAX_OPERATIONS, Revision, Store, Transaction};
+use parking_lot::RwLock;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Error, ObjectId,
+    changed::Changed,
+    class::{Access, Cause, Class, Method, State, StateType},
+    function::{Call, CalledObject, Functions},
+    record::{
+        ChangeKind, EVENTS, EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode,
+        encode, event_key, events_prefix, invocation_key, object_key, objects_prefix,
+        parse_event_key, period, period_of_key,
+    },
+    turns::Turns,
+};
+
+/// Attempts of a call whose commit fails because something else changed the object meanwhile.
+const MAX_ATTEMPTS: usize = 5;
+const MAX_PAGE: usize = 1000;
+const MAX_ARGUMENT_BYTES: usize = 256 << 10;
+const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
+
+/// An object with its version.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Object {
+    pub id: String,
+    pub version: u64,
+    pub state: State,
+}
+
+/// What a write expects of the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    #[default]
+    Anything,
+    Absent,
+    Exists,
+    Version(u64),
+}
+
+impl Expected {
+    fn check(self, version: Option<u64>) -> Result<(), Error> {
+        let holds = match self {
+            Self::Anything => true,
+            Self::Absent => version.is_none(),
+            Self::Exists => version.is_some(),
+            Self::Version(expected) => version == Some(expected),
+        };
+        if holds { Ok(()) } else { Err(Error::Changed { version }) }
+    }
+}
+
+/// A call of a method.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    pub collection: Option<String>,
+    pub id: ObjectId,
+    pub method: String,
+    pub args: Value,
+    pub caller: Access,
+    /// Identifies the call, so that its change is made at most once.
+    pub idempotency_key: Option<String>,
+    /// An id for logs and for the function.
+    pub invocation: String,
+    /// How many triggers led to the call.
+    pub depth: u32,
+    /// Headers for the function, such as the trace context.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub result: Value,
+    /// The version of the object afterwards; none if an earlier result is repeated.
+    pub version: Option<u64>,
+    /// Whether this is the result of an earlier call with the same idempotency key.
+    pub repeated: bool,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectPage {
+    pub objects: Vec<Object>,
+    /// The id after which the next page starts; none after the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// The objects of a class. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    store: Store,
+    class: Arc<RwLock<Arc<Class>>>,
+    turns: Turns,
+    functions: Functions,
+    events: Arc<Changed>,
+}
+
+/// An object that was read, or that doesn't exist.
+struct Found {
+    collection: String,
+    id: ObjectId,
+    key: String,
+    record: Option<ObjectRecord>,
+    version: Option<Revision>,
+}
+
+impl Found {
+    fn version(&self) -> Option<u64> {
+        self.version.map(|it| it.0)
+    }
+
+    /// The only object of a class exists from the start.
+    fn state(&self, class: &Class) -> Result<Cow<'_, State>, Error> {
+        match &self.record {
+            Some(record) => Ok(Cow::Borrowed(&record.state)),
+            None if class.state_type == StateType::Singleton => Ok(Cow::Owned(State::new())),
+            None => Err(self.missing()),
+        }
+    }
+
+    fn missing(&self) -> Error {
+        Error::NotFound(self.id.to_string())
+    }
+
+    fn check(&self) -> Check {
+        self.version.map_or(Check::Absent, Check::Version)
+    }
+}
+
+/// A change of an object.
+struct ObjectChange<'a> {
+    found: &'a Found,
+    /// None if the object is deleted.
+    state: Option<State>,
+    invocation: &'a str,
+    cause: Cause,
+}
+
+impl ObjectChange<'_> {
+    fn kind(&self) -> ChangeKind {
+        match (&self.found.record, &self.state) {
+            (_, None) => ChangeKind::Deleted,
+            (None, _) => ChangeKind::Created,
+            (Some(_), Some(_)) => ChangeKind::Updated,
+        }
+    }
+
+    /// The event for the triggers, if there are any.
+    fn event(&self, class: &Class) -> Option<EventRecord> {
+        let Found { collection, id, .. } = self.found;
+        let triggers = class.triggers(collection, &self.cause).map(|it| it.method.clone());
+        let triggers: Vec<_> = triggers.collect();
+        (!triggers.is_empty()).then(|| EventRecord {
+            collection: collection.clone(),
+            id: id.to_string(),
+            kind: self.kind(),
+            cause: self.cause.clone(),
+            triggers,
+            at: now(),
+        })
+    }
+}
+
+/// Whether a commit was made.
+enum Committed {
+    At(Revision),
+    /// Something else has changed the object.
+    Conflict,
+}
+
+/// Identifies a change that isn't made by a client's call.
+fn write_id() -> String {
+    format!("grid-{:016x}", fastrand::u64(..))
+}
+
+fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+impl Grid {
+    pub fn new(store: Store, class: Class) -> Self {
+        let class = Arc::new(RwLock::new(Arc::new(class)));
+        let (turns, functions) = (Turns::default(), Functions::new());
+        Self { store, class, turns, functions, events: Arc::default() }
+    }
+
+    /// Objects that have new events.
+    pub(crate) fn events(&self) -> &Changed {
+        &self.events
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Replaces the definition of the class. Calls that have begun keep the former.
+    pub fn set_class(&self, class: Class) {
+        *self.class.write() = Arc::new(class);
+    }
+
+    pub fn class(&self) -> Arc<Class> {
+        self.class.read().clone()
+    }
+
+    pub async fn get(&self, collection: Option<&str>, id: &ObjectId) -> Result<Object, Error> {
+        let class = self.class();
+        let found = self.read(&class, collection, id).await?;
+        let version = found.version().unwrap_or_default();
+        Ok(Object { id: id.to_string(), version, state: found.state(&class)?.into_owned() })
+    }
+
+    /// Objects whose ids start with the prefix, in the order of their ids.
+    pub async fn list(
+        &self,
+        collection: Option<&str>,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<ObjectPage, Error> {
+        let class = self.class();
+        let objects = objects_prefix(class.collection(collection)?);
+        let after = after.map(|after| format!("{objects}{after}"));
+        let limit = limit.clamp(1, MAX_PAGE);
+        let page = self.store.range(&format!("{objects}{prefix}"), after.as_deref(), limit).await;
+        let page = page.map_err(|error| match error {
+            StoreError::Invalid { reason } => Error::InvalidId(reason),
+            other => other.into(),
+        })?;
+        let read = page.entries.iter().map(|entry| {
+            let record: ObjectRecord = decode(&entry.key, &entry.value)?;
+            let id = entry.key.strip_prefix(&objects).unwrap_or_default().to_owned();
+            Ok(Object { id, version: entry.version.0, state: record.state })
+        });
+        let objects = read.collect::<Result<Vec<_>, Error>>()?;
+        let next = objects.last().filter(|_| page.more).map(|it| it.id.clone());
+        Ok(ObjectPage { objects, next })
+    }
+
+    /// Creates an object or replaces its state.
+    pub async fn put(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        state: State,
+        expected: Expected,
+    ) -> Result<Object, Error> {
+        self.write(collection, id, expected, |_| Ok(state.clone())).await
+    }
+
+    /// Sets some keys of an object. A null removes a key.
+    pub async fn patch(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        changes: State,
+        expected: Expected,
+    ) -> Result<Object, Error> {
+        let patched = |before: Option<&State>| {
+            let before = before.ok_or_else(|| Error::NotFound(id.to_string()))?;
+            let mut state = before.clone();
+            for (key, value) in &changes {
+                if value.is_null() {
+                    state.remove(key);
+                } else {
+                    state.insert(key.clone(), value.clone());
+                }
+            }
+            Ok(state)
+        };
+        self.write(collection, id, expected, patched).await
+    }
+
+    pub async fn delete(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        expected: Expected,
+    ) -> Result<(), Error> {
+        let class = self.class();
+        let key = Self::key(&class, collection, id)?;
+        let _turn = self.turns.take(&key).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let found = self.read(&class, collection, id).await?;
+            expected.check(found.version())?;
+            if found.record.is_none() {
+                return Err(found.missing());
+            }
+            let invocation = &write_id();
+            let cause = Cause::default();
+            let change = ObjectChange { found: &found, state: None, invocation, cause };
+            let transaction = self.transaction(&class, &change).await?;
+            if let Committed::At(_) = self.commit(transaction, &found, invocation).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Unavailable("the object changes too often".to_owned()))
+    }
+
+    /// Calls a method of an object. The change, and the result for the idempotency key, are stored in
+    /// one transaction before this returns.
+    pub async fn invoke(&self, call: &Invocation) -> Result<Outcome, Error> {
+        let class = self.class();
+        let method = class.method(&call.method, call.caller)?;
+        let bytes = serde_json::to_vec(&call.args).map_or(0, |it| it.len());
+        if bytes > MAX_ARGUMENT_BYTES {
+            let limit = MAX_ARGUMENT_BYTES;
+            return Err(Error::TooLarge { what: "the argument", bytes, limit });
+        }
+        if method.read_only {
+            let found = self.read(&class, call.collection.as_deref(), &call.id).await?;
+            let reply = self.call_function(&class, method, call, &found).await?;
+            return Ok(Outcome { result: reply.0, version: found.version(), repeated: false });
+        }
+        let key = Self::key(&class, call.collection.as_deref(), &call.id)?;
+        let _turn = self.turns.take(&key).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(outcome) = self.attempt(&class, method, call, &key).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::Unavailable("the object changes too often".to_owned()))
+    }
+
+    /// None if something else has changed the object meanwhile.
+    async fn attempt(
+        &self,
+        class: &Class,
+        method: &Method,
+        call: &Invocation,
+        key: &str,
+    ) -> Result<Option<Outcome>, Error> {
+        let once =
+            call.idempotency_key.as_deref().map(|it| Once::new(call, key, it)).transpose()?;
+        if let Some(once) = &once
+            && let Some(outcome) = self.earlier(once).await?
+        {
+            return Ok(Some(outcome));
+        }
+        let found = self.read(class, call.collection.as_deref(), &call.id).await?;
+        let (result, state) = self.call_function(class, method, call, &found).await?;
+        let is_changed = state
+            .as_ref()
+            .is_some_and(|state| found.record.as_ref().map(|it| &it.state) != Some(state));
+        let mut transaction = if is_changed {
+            let cause = Cause { method: Some(call.method.clone()), depth: call.depth };
+            let invocation = &call.invocation;
+            let change = ObjectChange { found: &found, state, invocation, cause };
+            self.transaction(class, &change).await?
+        } else {
+            Transaction::new().check(key, found.check())
+        };
+        if let Some(once) = &once {
+            transaction = once.record(transaction, &result)?;
+        }
+        if transaction.changes.is_empty() {
+            return Ok(Some(Outcome { result, version: found.version(), repeated: false }));
+        }
+        match self.commit(transaction, &found, &call.invocation).await? {
+            Committed::Conflict => Ok(None),
+            Committed::At(revision) => {
+                let version = if is_changed { Some(revision.0) } else { found.version() };
+                Ok(Some(Outcome { result, version, repeated: false }))
+            }
+        }
+    }
+
+    /// The outcome of an earlier call with the same idempotency key.
+    async fn earlier(&self, once: &Once) -> Result<Option<Outcome>, Error> {
+        for key in &once.keys {
+            let Some(entry) = self.store.get(key).await? else { continue };
+            let record: InvocationRecord = decode(key, &entry.value)?;
+            if record.fingerprint != once.fingerprint {
+                return Err(Error::IdempotencyKeyReused);
+            }
+            return Ok(Some(Outcome { result: record.result, version: None, repeated: true }));
+        }
+        Ok(None)
+    }
+
+    async fn call_function(
+        &self,
+        class: &Class,
+        method: &Method,
+        call: &Invocation,
+        found: &Found,
+    ) -> Result<(Value, Option<State>), Error> {
+        let state = found.state(class)?;
+        let version = found.version().unwrap_or_default();
+        let object = CalledObject { id: call.id.as_str(), version, state: &state };
+        let (invocation, headers) = (call.invocation.as_str(), call.headers.as_slice());
+        let call_of = Call { method: &call.method, object, args: &call.args, invocation, headers };
+        let mut reply = self.functions.call(method, &call_of).await?;
+        let state = reply.state(&call.id)?;
+        Ok((reply.result, state))
+    }
+
+    async fn write(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        expected: Expected,
+        change: impl Fn(Option<&State>) -> Result<State, Error>,
+    ) -> Result<Object, Error> {
+        let class = self.class();
+        let key = Self::key(&class, collection, id)?;
+        let _turn = self.turns.take(&key).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let found = self.read(&class, collection, id).await?;
+            expected.check(found.version())?;
+            let state = change(found.record.as_ref().map(|it| &it.state))?;
+            let (invocation, cause) = (&write_id(), Cause::default());
+            let state_after = Some(state.clone());
+            let change = ObjectChange { found: &found, state: state_after, invocation, cause };
+            let transaction = self.transaction(&class, &change).await?;
+            if let Committed::At(revision) = self.commit(transaction, &found, invocation).await? {
+                return Ok(Object { id: id.to_string(), version: revision.0, state });
+            }
+        }
+        Err(Error::Unavailable("the object changes too often".to_owned()))
+    }
+
+    /// The transaction of a change, with its event.
+    async fn transaction(
+        &self,
+        class: &Class,
+        change: &ObjectChange<'_>,
+    ) -> Result<Transaction, Error> {
+        let ObjectChange { found, state, invocation, .. } = change;
+        let key = &found.key;
+        let event = change.event(class);
+        let number = match (&event, &found.record) {
+            (None, record) => record.as_ref().map_or(0, |it| it.next_event),
+            (Some(_), Some(record)) => record.next_event,
+            // Events of a deleted object with the same id may be left.
+            (Some(_), None) => self.next_event(key).await?,
+        };
+        let mut transaction = Transaction::new().check(key, found.check());
+        transaction = match state {
+            None => transaction.delete(key),
+            Some(state) => {
+                class.check(state)?;
+                let changed = now();
+                let record = ObjectRecord {
+                    state: state.clone(),
+                    created: found.record.as_ref().map_or(changed, |it| it.created),
+                    changed,
+                    last: (*invocation).to_owned(),
+                    next_event: number + u64::from(event.is_some()),
+                };
+                transaction.put(key, encode(&record)?)
+            }
+        };
+        if let Some(event) = event {
+            let event_key = event_key(key, number);
+            transaction = transaction.check(&event_key, Check::Absent);
+            transaction = transaction.put(event_key, encode(&event)?);
+        }
+        Ok(transaction)
+    }
+
+    async fn next_event(&self, object_key: &str) -> Result<u64, Error> {
+        let pending = self.store.list(&events_prefix(object_key)).await?;
+        let last = pending.entries.last().and_then(|it| parse_event_key(&it.key));
+        Ok(last.map_or(0, |(_, number)| number + 1))
+    }
+
+    /// Calls a trigger for an event. The object may have changed since, or may be gone.
+    pub(crate) async fn trigger(
+        &self,
+        method: &str,
+        event: &EventRecord,
+        idempotency_key: String,
+    ) -> Result<(), Error> {
+        let class = self.class();
+        // The trigger was removed.
+        let Some(definition) = class.methods.get(method) else { return Ok(()) };
+        let mut call = Invocation {
+            collection: Some(event.collection.clone()),
+            id: ObjectId::parse(&event.id)?,
+            method: method.to_owned(),
+            args: json!({"event": event.kind, "at": event.at, "cause": event.cause}),
+            caller: Access::Private,
+            idempotency_key: Some(idempotency_key),
+            invocation: write_id(),
+            depth: event.cause.depth + 1,
+            headers: Vec::new(),
+        };
+        match self.invoke(&call).await {
+            Err(Error::NotFound(_)) => {
+                // It has no state that could change.
+                call.idempotency_key = None;
+                let object = CalledObject { id: &event.id, version: 0, state: &State::new() };
+                let (invocation, headers) = (call.invocation.as_str(), [].as_slice());
+                let call = Call { method, object, args: &call.args, invocation, headers };
+                self.functions.call(definition, &call).await.map(drop)
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Commits a change of an object. Whether it was made is found out if the store doesn't know.
+    async fn commit(
+        &self,
+        transaction: Transaction,
+        found: &Found,
+        invocation: &str,
+    ) -> Result<Committed, Error> {
+        let has_event = transaction.changes.iter().any(|it| it.key().starts_with(EVENTS));
+        let committed = self.committed(transaction, found, invocation).await;
+        // Also after an unknown outcome: the event may have been stored.
+        if has_event && !matches!(committed, Ok(Committed::Conflict)) {
+            self.events.add(&found.key);
+        }
+        committed
+    }
+
+    async fn committed(
+        &self,
+        transaction: Transaction,
+        found: &Found,
+        invocation: &str,
+    ) -> Result<Committed, Error> {
+        match self.store.commit(transaction).await {
+            Ok(revision) => Ok(Committed::At(revision)),
+            Err(StoreError::Conflict { .. }) => Ok(Committed::Conflict),
+            Err(StoreError::UnknownOutcome { reason }) => {
+                let Some(entry) = self.store.get(&found.key).await? else {
+                    return Err(Error::UnknownOutcome(reason));
+                };
+                let record: ObjectRecord = decode(&found.key, &entry.value)?;
+                if record.last == invocation {
+                    Ok(Committed::At(entry.version))
+                } else {
+                    Err(Error::UnknownOutcome(reason))
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Forgets results for idempotency keys that are too old to be repeated.
+    pub async fn forget_results(&self) -> Result<(), Error> {
+        let oldest = period(now()) - 1;
+        loop {
+            let page = self.store.range(INVOCATIONS, None, MAX_OPERATIONS).await?;
+            let keys = page.entries.into_iter().map(|it| it.key);
+            let old: Vec<_> = keys.take_while(|key| period_of_key(key) < Some(oldest)).collect();
+            if old.is_empty() {
+                return Ok(());
+            }
+            self.store
+                .commit(old.into_iter().fold(Transaction::new(), Transaction::delete))
+                .await?;
+        }
+    }
+
+    fn key(class: &Class, collection: Option<&str>, id: &ObjectId) -> Result<String, Error> {
+        let collection = class.collection(collection)?;
+        if class.state_type == StateType::Singleton && id.as_str() != ObjectId::SINGLETON {
+            let reason = format!("must be {:?}: the class has one object", ObjectId::SINGLETON);
+            return Err(Error::InvalidId(reason));
+        }
+        Ok(object_key(collection, id))
+    }
+
+    async fn read(
+        &self,
+        class: &Class,
+        collection: Option<&str>,
+        id: &ObjectId,
+    ) -> Result<Found, Error> {
+        let key = Self::key(class, collection, id)?;
+        let collection = class.collection(collection)?.to_owned();
+        let entry = self.store.get(&key).await?;
+        let version = entry.as_ref().map(|it| it.version);
+        let record = entry.map(|it| decode(&key, &it.value)).transpose()?;
+        Ok(Found { collection, id: id.clone(), key, record, version })
+    }
+}
+
+/// A call that is made at most once.
+struct Once {
+    /// Where an earlier result may be: in the present period, where this result is stored, and in the
+    /// one before.
+    keys: [String; 2],
+    fingerprint: String,
+}
+
+impl Once {
+    fn new(call: &Invocation, object_key: &str, key: &str) -> Result<Self, Error> {
+        let is_valid = !key.is_empty()
+            && key.len() <= MAX_IDEMPOTENCY_KEY_BYTES
+            && key.chars().all(|it| it.is_ascii_graphic() && it != '/');
+        if !is_valid {
+            let limit = MAX_IDEMPOTENCY_KEY_BYTES;
+            let reason = format!("must have 1 to {limit} visible ASCII characters, and no /");
+            return Err(Error::InvalidIdempotencyKey(reason));
+        }
+        let mut hash = Sha256::new();
+        hash.update(&call.method);
+        hash.update([0]);
+        hash.update(call.args.to_string());
+        let digest = hash.finalize();
+        let fingerprint = hex::encode(digest);
+        let now = period(now());
+        let keys = [now, now - 1].map(|period| invocation_key(period, object_key, key));
+        Ok(Self { keys, fingerprint })
+    }
+
+    fn record(&self, transaction: Transaction, result: &Value) -> Result<Transaction, Error> {
+        let record = InvocationRecord {
+            fingerprint: self.fingerprint.clone(),
+            result: result.clone(),
+            at: now(),
+        };
+        let [present, before] = &self.keys;
+        let transaction = transaction.check(present, Check::Absent).check(before, Check::Absent);
+        Ok(transaction.put(present, encode(&record)?))
+    }
+}
+
+#[cfg(test)]
+mod tests;

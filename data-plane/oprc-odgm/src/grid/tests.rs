@@ -1,0 +1,283 @@
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::post};
+use oprc_cp_storage::RedbOptions;
+use tokio::{net::TcpListener, task::JoinSet};
+
+use super::*;
+
+/// Functions of the class, and how many of their calls run.
+#[derive(Clone, Debug, Default)]
+struct Counter {
+    active: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    calls: Arc<AtomicUsize>,
+}
+
+async fn add(Shared(counter): Shared<Counter>, Json(call): Json<Value>) -> Json<Value> {
+    counter.calls.fetch_add(1, Ordering::SeqCst);
+    let active = counter.active.fetch_add(1, Ordering::SeqCst) + 1;
+    counter.most.fetch_max(active, Ordering::SeqCst);
+    tokio::task::yield_now().await;
+    counter.active.fetch_sub(1, Ordering::SeqCst);
+    let count = call["object"]["state"]["count"].as_i64().unwrap_or_default()
+        + call["args"]["by"].as_i64().unwrap_or(1);
+    Json(json!({"object": {"state": {"count": count}}, "result": count}))
+}
+
+async fn read(Json(call): Json<Value>) -> Json<Value> {
+    Json(json!({"result": call["object"]["state"]["count"]}))
+}
+
+/// Starts the functions and returns a grid that calls them.
+async fn grid(store: Store, state_type: &str) -> (Grid, Counter) {
+    let counter = Counter::default();
+    let other = json!({"object": {"id": "other", "state": {"count": 1}}});
+    let wrong = json!({"object": {"state": {"count": "one"}}});
+    let router = Router::new()
+        .route("/add", post(add))
+        .route("/read", post(read))
+        .route("/other", post(async move || Json(other)))
+        .route("/wrong", post(async move || Json(wrong)))
+        .route("/garbage", post(async || "<html>"))
+        .route("/large", post(async || "x".repeat(1 << 20)))
+        .route("/fail", post(async || StatusCode::INTERNAL_SERVER_ERROR))
+        .route("/refuse", post(async || (StatusCode::CONFLICT, "sold out")))
+        .route("/hang", post(async || std::future::pending::<()>().await))
+        .with_state(counter.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+    let names =
+        ["add", "read", "other", "wrong", "garbage", "large", "fail", "refuse", "hang", "reads"];
+    let methods = names.map(|name| {
+        let path = if name == "reads" { "add" } else { name };
+        let read_only = name.starts_with("read");
+        let method = json!({
+            "url": format!("{url}/{path}"), "readOnly": read_only, "access": "PUBLIC", "timeoutMs": 500,
+        });
+        (name.to_owned(), method)
+    });
+    let mut class = json!({
+        "name": "counter",
+        "stateType": state_type,
+        "collections": ["Counter"],
+        "keySpecs": [{"name": "count", "type": "INTEGER", "optional": true}],
+        "methods": serde_json::Map::from_iter(methods),
+    });
+    class["methods"]["gone"] = json!({"url": "http://127.0.0.1:1/", "access": "PUBLIC"});
+    (Grid::new(store, serde_json::from_value(class).unwrap()), counter)
+}
+
+fn id(text: &str) -> ObjectId {
+    ObjectId::parse(text).unwrap()
+}
+
+fn state(value: Value) -> State {
+    serde_json::from_value(value).unwrap()
+}
+
+fn call(object: &str, method: &str) -> Invocation {
+    Invocation {
+        collection: None,
+        id: id(object),
+        method: method.to_owned(),
+        args: json!({}),
+        caller: Access::Public,
+        idempotency_key: None,
+        invocation: format!("{:016x}", fastrand::u64(..)),
+        depth: 0,
+        headers: Vec::new(),
+    }
+}
+
+async fn created(store: Store) -> (Grid, Counter) {
+    let (grid, counter) = grid(store, "NORMAL").await;
+    grid.put(None, &id("a"), state(json!({"count": 0})), Expected::Absent).await.unwrap();
+    (grid, counter)
+}
+
+#[tokio::test]
+async fn objects_are_written_read_and_listed() {
+    let (grid, _) = created(Store::memory()).await;
+    let before = grid.get(None, &id("a")).await.unwrap();
+    assert_eq!(before.state, state(json!({"count": 0})));
+    let changed = grid.patch(None, &id("a"), state(json!({"count": 5})), Expected::Exists).await;
+    let changed = changed.unwrap();
+    assert!(changed.version > before.version);
+    let stale = Expected::Version(before.version);
+    let error = grid.put(None, &id("a"), State::new(), stale).await.unwrap_err();
+    assert_eq!(error, Error::Changed { version: Some(changed.version) });
+    let error = grid.delete(None, &id("a"), stale).await.unwrap_err();
+    assert_eq!(error, Error::Changed { version: Some(changed.version) });
+    let error = grid.put(None, &id("a"), State::new(), Expected::Absent).await.unwrap_err();
+    assert_eq!(error, Error::Changed { version: Some(changed.version) });
+    let error = grid.patch(None, &id("b"), State::new(), Expected::Anything).await.unwrap_err();
+    assert_eq!(error, Error::NotFound("b".to_owned()));
+    let wrong = state(json!({"count": true, "other": 1}));
+    let error = grid.patch(None, &id("a"), wrong, Expected::Anything).await.unwrap_err();
+    assert!(matches!(error, Error::InvalidState { problems } if problems.len() == 2));
+    let removed = state(json!({"count": null}));
+    let found = grid.patch(None, &id("a"), removed, Expected::Anything).await.unwrap();
+    assert_eq!(found.state, State::new());
+    assert_eq!(grid.get(None, &id("a")).await.unwrap(), found);
+
+    for number in 0..25 {
+        let name = id(&format!("item-{number:02}"));
+        grid.put(None, &name, State::new(), Expected::Anything).await.unwrap();
+    }
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = grid.list(None, "item-", after.as_deref(), 10).await.unwrap();
+        ids.extend(page.objects.into_iter().map(|it| it.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<_> = (0..25).map(|number| format!("item-{number:02}")).collect();
+    assert_eq!(ids, expected);
+    grid.delete(None, &id("a"), Expected::Anything).await.unwrap();
+    assert!(matches!(grid.get(None, &id("a")).await, Err(Error::NotFound(_))));
+    assert!(matches!(grid.get(Some("None"), &id("a")).await, Err(Error::UnknownCollection(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_calls_of_one_object_are_all_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file =
+        Store::redb(RedbOptions::new(folder.path().join("grid.redb"), "node-0")).await.unwrap();
+    for store in [Store::memory(), file] {
+        let (grid, counter) = created(store).await;
+        let mut calls = JoinSet::new();
+        for _ in 0..200 {
+            let grid = grid.clone();
+            calls.spawn(async move { grid.invoke(&call("a", "add")).await.unwrap().result });
+        }
+        let mut results: Vec<_> =
+            calls.join_all().await.iter().map(|it| it.as_i64().unwrap()).collect();
+        results.sort_unstable();
+        assert_eq!(results, (1..=200).collect::<Vec<_>>());
+        assert_eq!(counter.most.load(Ordering::SeqCst), 1, "one turn at a time");
+        let found = grid.invoke(&call("a", "read")).await.unwrap();
+        assert_eq!(found.result, json!(200));
+    }
+}
+
+/// Another node that believes to be the owner can't undo a change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grids_that_share_a_store_lose_no_change() {
+    let store = Store::memory();
+    let (first, _) = created(store.clone()).await;
+    let (second, _) = grid(store, "NORMAL").await;
+    let mut calls = JoinSet::new();
+    for number in 0..40 {
+        let grid = if number % 2 == 0 { first.clone() } else { second.clone() };
+        calls.spawn(async move {
+            loop {
+                match grid.invoke(&call("a", "add")).await {
+                    Ok(_) => break,
+                    Err(Error::Unavailable(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    }
+    calls.join_all().await;
+    assert_eq!(first.get(None, &id("a")).await.unwrap().state["count"], json!(40));
+}
+
+#[tokio::test]
+async fn a_call_with_an_idempotency_key_changes_the_object_once() {
+    let (grid, counter) = created(Store::memory()).await;
+    let once = Invocation { idempotency_key: Some("k1".to_owned()), ..call("a", "add") };
+    let first = grid.invoke(&once).await.unwrap();
+    assert_eq!((first.result.clone(), first.repeated), (json!(1), false));
+    let again = grid.invoke(&once).await.unwrap();
+    assert_eq!((again.result, again.repeated), (json!(1), true));
+    assert_eq!(counter.calls.load(Ordering::SeqCst), 1);
+    let other = Invocation { args: json!({"by": 2}), ..once.clone() };
+    assert_eq!(grid.invoke(&other).await, Err(Error::IdempotencyKeyReused));
+    let next = Invocation { idempotency_key: Some("k2".to_owned()), ..once.clone() };
+    assert_eq!(grid.invoke(&next).await.unwrap().result, json!(2));
+    for bad in ["", "a/b", "a b", "ä", &"x".repeat(129)] {
+        let bad = Invocation { idempotency_key: Some(bad.to_owned()), ..once.clone() };
+        assert!(matches!(grid.invoke(&bad).await, Err(Error::InvalidIdempotencyKey(_))));
+    }
+    // Results of the present period are kept.
+    grid.forget_results().await.unwrap();
+    assert!(grid.invoke(&once).await.unwrap().repeated);
+}
+
+#[tokio::test]
+async fn old_results_are_forgotten() {
+    let store = Store::memory();
+    let (grid, _) = created(store.clone()).await;
+    let present = period(now());
+    for (number, age) in [0, 1, 2, 500].into_iter().enumerate() {
+        for part in 0..150 {
+            let key = invocation_key(present - age, "o/Counter/a", &format!("{number}-{part}"));
+            store.commit(Transaction::new().put(key, "{}")).await.unwrap();
+        }
+    }
+    grid.forget_results().await.unwrap();
+    assert_eq!(store.list(INVOCATIONS).await.unwrap().entries.len(), 300);
+}
+
+#[tokio::test]
+async fn failures_of_functions_change_nothing() {
+    let (grid, _) = created(Store::memory()).await;
+    let before = grid.get(None, &id("a")).await.unwrap();
+    let failures = [
+        ("other", "InvalidResponse"),
+        ("wrong", "InvalidState"),
+        ("garbage", "InvalidResponse"),
+        ("large", "InvalidResponse"),
+        ("fail", "FunctionFailed"),
+        ("refuse", "Refused"),
+        ("hang", "FunctionTimeout"),
+        ("gone", "FunctionUnreachable"),
+        ("none", "UnknownMethod"),
+        // It only reads, and returns another state.
+        ("reads", "InvalidResponse"),
+    ];
+    for (method, expected) in failures {
+        let error = grid.invoke(&call("a", method)).await.unwrap_err();
+        assert!(format!("{error:?}").starts_with(expected), "{method}: {error:?}");
+    }
+    assert!(matches!(grid.invoke(&call("b", "add")).await, Err(Error::NotFound(_))));
+    let large = Invocation { args: json!("x".repeat(MAX_ARGUMENT_BYTES)), ..call("a", "add") };
+    assert!(matches!(grid.invoke(&large).await, Err(Error::TooLarge { .. })));
+    assert_eq!(grid.get(None, &id("a")).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_singleton_exists_from_the_start() {
+    let (grid, _) = grid(Store::memory(), "SINGLETON").await;
+    let only = ObjectId::SINGLETON;
+    assert_eq!(grid.get(None, &id(only)).await.unwrap().state, State::new());
+    assert_eq!(grid.invoke(&call(only, "add")).await.unwrap().result, json!(1));
+    assert_eq!(grid.get(None, &id(only)).await.unwrap().state["count"], json!(1));
+    assert!(matches!(grid.get(None, &id("a")).await, Err(Error::InvalidId(_))));
+    assert!(matches!(grid.invoke(&call("a", "add")).await, Err(Error::InvalidId(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_ends_with_its_caller() {
+    let (grid, _) = created(Store::memory()).await;
+    let hanging = tokio::spawn({
+        let grid = grid.clone();
+        async move { grid.invoke(&call("a", "hang")).await }
+    });
+    // Other objects don't wait for it.
+    grid.put(None, &id("b"), state(json!({"count": 0})), Expected::Absent).await.unwrap();
+    let other = tokio::time::timeout(Duration::from_millis(400), async {
+        grid.invoke(&call("b", "add")).await.unwrap()
+    });
+    assert_eq!(other.await.unwrap().result, json!(1));
+    hanging.abort();
+    assert_eq!(grid.invoke(&call("a", "add")).await.unwrap().result, json!(1));
+}

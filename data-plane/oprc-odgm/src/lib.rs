@@ -1,0 +1,19 @@
+//! The data grid of a class: stores its objects, and calls their methods.
+//!
+//! The state of an object travels with a call: its function gets the state and returns the new one.
+//! Calls of one object take turns. A change, and the result for an idempotency key, are one transaction
+//! that fails if anything else has changed the object, so that correctness doesn't depend on turns.
+
+mod changed;
+pub mod class;
+mod error;
+mod function;
+mod grid;
+mod object_id;
+pub mod outbox;
+mod record;
+mod turns;
+
+pub use error::Error;
+pub use grid::{Expected, Grid, Invocation, Object, ObjectPage, Outcome};
+pub use object_id::ObjectId;

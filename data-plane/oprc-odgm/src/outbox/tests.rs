@@ -1,0 +1,206 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::{
+    Json, Router,
+    extract::State as Shared,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use oprc_cp_storage::Store;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::{
+    Expected, Invocation, ObjectId,
+    class::{Access, Class},
+};
+
+/// A function that records its calls.
+#[derive(Clone, Debug, Default)]
+struct Function {
+    seen: Arc<Mutex<Vec<Value>>>,
+    is_down: Arc<AtomicBool>,
+    /// Whether it refuses calls on the object `bad`.
+    refuses: Arc<AtomicBool>,
+}
+
+async fn observe(Shared(function): Shared<Function>, Json(call): Json<Value>) -> Response {
+    if function.is_down.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    if call["object"]["id"] == "bad" && function.refuses.load(Ordering::SeqCst) {
+        return (StatusCode::UNPROCESSABLE_ENTITY, "not this one").into_response();
+    }
+    function.seen.lock().push(call);
+    Json(json!({})).into_response()
+}
+
+async fn add(Json(call): Json<Value>) -> Json<Value> {
+    let count = call["object"]["state"]["count"].as_i64().unwrap_or_default() + 1;
+    Json(json!({"object": {"state": {"count": count}}}))
+}
+
+async fn class(function: &Function, triggers: &[&str]) -> Class {
+    let router = Router::new()
+        .route("/observe", post(observe))
+        .route("/add", post(add))
+        .with_state(function.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+    let method = |path| json!({"url": format!("{url}/{path}"), "access": "PUBLIC"});
+    let triggers: Vec<_> = triggers.iter().map(|method| json!({"method": method})).collect();
+    serde_json::from_value(json!({
+        "name": "observed",
+        "collections": ["Observed"],
+        "methods": {"observe": method("observe"), "add": method("add"), "again": method("add")},
+        "triggers": triggers,
+        "maxTriggerDepth": 5,
+    }))
+    .unwrap()
+}
+
+/// A grid whose events are delivered until the end of the test.
+fn running(store: &Store, class: &Class) -> (Grid, JoinSet<()>) {
+    let grid = Grid::new(store.clone(), class.clone());
+    let mut tasks = JoinSet::new();
+    let backoff = Backoff { next: Duration::from_millis(1) };
+    let outbox = Outbox { backoff, ..Outbox::new(grid.clone()) };
+    tasks.spawn(async { outbox.run().await.unwrap() });
+    (grid, tasks)
+}
+
+async fn put(grid: &Grid, id: &str, number: usize) {
+    let state = serde_json::from_value(json!({"number": number})).unwrap();
+    grid.put(None, &ObjectId::parse(id).unwrap(), state, Expected::Anything).await.unwrap();
+}
+
+async fn add_once(grid: &Grid, id: &str) {
+    let call = Invocation {
+        collection: None,
+        id: ObjectId::parse(id).unwrap(),
+        method: "add".to_owned(),
+        args: Value::Null,
+        caller: Access::Public,
+        idempotency_key: None,
+        invocation: "test".to_owned(),
+        depth: 0,
+        headers: Vec::new(),
+    };
+    grid.invoke(&call).await.unwrap();
+}
+
+/// Waits until no events are left but those of parked objects.
+async fn delivered(grid: &Grid, left: usize) {
+    let mut watch = grid.store().watch(EVENTS, None).await.unwrap();
+    while grid.store().list(EVENTS).await.unwrap().entries.len() != left {
+        tokio::time::timeout(Duration::from_secs(20), watch.next())
+            .await
+            .expect("a delivery")
+            .unwrap();
+    }
+}
+
+impl Function {
+    fn kinds(&self, id: &str) -> Vec<String> {
+        let seen = self.seen.lock();
+        let of = seen.iter().filter(|it| it["object"]["id"] == id);
+        of.map(|it| it["args"]["event"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_calls_its_triggers_in_order() {
+    let (function, store) = (Function::default(), Store::memory());
+    let (grid, _tasks) = running(&store, &class(&function, &["observe"]).await);
+    for number in 0..10 {
+        for id in ["a", "b"] {
+            put(&grid, id, number).await;
+        }
+    }
+    let id = ObjectId::parse("a").unwrap();
+    grid.delete(None, &id, Expected::Exists).await.unwrap();
+    put(&grid, "a", 1).await;
+    delivered(&grid, 0).await;
+    let mut expected = vec!["CREATED".to_owned()];
+    expected.extend(vec!["UPDATED".to_owned(); 9]);
+    assert_eq!(function.kinds("b"), expected);
+    expected.extend(["DELETED".to_owned(), "CREATED".to_owned()]);
+    assert_eq!(function.kinds("a"), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_wait_for_a_function_and_survive_a_restart() {
+    let (function, store) = (Function::default(), Store::memory());
+    function.is_down.store(true, Ordering::SeqCst);
+    let class = class(&function, &["observe"]).await;
+    let (grid, tasks) = running(&store, &class);
+    for number in 0..5 {
+        put(&grid, "a", number).await;
+    }
+    drop(tasks);
+    assert_eq!(function.kinds("a"), [""; 0]);
+    let (grid, _tasks) = running(&store, &class);
+    function.is_down.store(false, Ordering::SeqCst);
+    delivered(&grid, 0).await;
+    assert_eq!(function.kinds("a").len(), 5);
+    assert_eq!(parked(&grid).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_event_is_parked_and_blocks_only_its_object() {
+    let (function, store) = (Function::default(), Store::memory());
+    function.refuses.store(true, Ordering::SeqCst);
+    let class = class(&function, &["observe"]).await;
+    let (grid, tasks) = running(&store, &class);
+    let mut watch = store.watch(PARKED, None).await.unwrap();
+    for number in 0..3 {
+        put(&grid, "bad", number).await;
+        put(&grid, "good", number).await;
+    }
+    tokio::time::timeout(Duration::from_mins(1), watch.next()).await.expect("parked").unwrap();
+    delivered(&grid, 3).await;
+    assert_eq!(function.kinds("good").len(), 3);
+    let all = parked(&grid).await.unwrap();
+    assert_eq!((all.len(), all[0].attempts), (1, MAX_ATTEMPTS));
+    assert_eq!(all[0].reason, "the function refused the call: not this one");
+    // It stays parked after a restart.
+    drop(tasks);
+    let (grid, _tasks) = running(&store, &class);
+    put(&grid, "good", 4).await;
+    delivered(&grid, 3).await;
+    assert_eq!(function.kinds("bad"), [""; 0]);
+    assert!(matches!(discard(&grid, "e/other/0").await, Err(Error::NotFound(_))));
+    discard(&grid, &all[0].key).await.unwrap();
+    let parked_again = tokio::time::timeout(Duration::from_mins(1), async {
+        loop {
+            let all = parked(&grid).await.unwrap();
+            if let [next] = all.as_slice() {
+                break next.clone();
+            }
+            watch.next().await.unwrap();
+        }
+    });
+    let next = parked_again.await.expect("the next is parked, too");
+    function.refuses.store(false, Ordering::SeqCst);
+    retry(&grid, &next.key).await.unwrap();
+    delivered(&grid, 0).await;
+    assert_eq!(function.kinds("bad"), ["UPDATED", "UPDATED"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_change_the_object_and_end_at_the_depth() {
+    let (function, store) = (Function::default(), Store::memory());
+    let (grid, _tasks) = running(&store, &class(&function, &["add", "again"]).await);
+    put(&grid, "a", 0).await;
+    delivered(&grid, 0).await;
+    let id = ObjectId::parse("a").unwrap();
+    // Both are called by the client's write; then each by the other, up to five in a chain.
+    let count = grid.get(None, &id).await.unwrap().state["count"].clone();
+    assert_eq!(count, json!(10));
+    add_once(&grid, "a").await;
+    delivered(&grid, 0).await;
+    assert_eq!(grid.get(None, &id).await.unwrap().state["count"], json!(16));
+}

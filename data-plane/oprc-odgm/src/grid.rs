@@ -69,8 +69,6 @@ pub struct Invocation {
     pub caller: Access,
     /// Identifies the call, so that its change is made at most once.
     pub idempotency_key: Option<String>,
-    /// An id for logs and for the function.
-    pub invocation: String,
     /// How many triggers led to the call.
     pub depth: u32,
     /// Headers for the function, such as the trace context.
@@ -179,9 +177,9 @@ enum Committed {
     Conflict,
 }
 
-/// Identifies a change that isn't made by a client's call.
-fn write_id() -> String {
-    format!("grid-{:016x}", fastrand::u64(..))
+/// Identifies an attempt to change an object, so that its outcome can be found out.
+fn new_id() -> String {
+    format!("{:016x}", fastrand::u64(..))
 }
 
 fn now() -> i64 {
@@ -296,7 +294,7 @@ impl Grid {
             if found.record.is_none() {
                 return Err(found.missing());
             }
-            let invocation = &write_id();
+            let invocation = &new_id();
             let cause = Cause::default();
             let change = ObjectChange { found: &found, state: None, invocation, cause };
             let transaction = self.transaction(&class, &change).await?;
@@ -319,7 +317,7 @@ impl Grid {
         }
         if method.read_only {
             let found = self.read(&class, call.collection.as_deref(), &call.id).await?;
-            let reply = self.call_function(&class, method, call, &found).await?;
+            let reply = self.call_function(&class, method, call, &new_id(), &found).await?;
             return Ok(Outcome { result: reply.0, version: found.version(), repeated: false });
         }
         let key = Self::key(&class, call.collection.as_deref(), &call.id)?;
@@ -340,6 +338,7 @@ impl Grid {
         call: &Invocation,
         key: &str,
     ) -> Result<Option<Outcome>, Error> {
+        let invocation = &new_id();
         let once =
             call.idempotency_key.as_deref().map(|it| Once::new(call, key, it)).transpose()?;
         if let Some(once) = &once
@@ -348,13 +347,12 @@ impl Grid {
             return Ok(Some(outcome));
         }
         let found = self.read(class, call.collection.as_deref(), &call.id).await?;
-        let (result, state) = self.call_function(class, method, call, &found).await?;
+        let (result, state) = self.call_function(class, method, call, invocation, &found).await?;
         let is_changed = state
             .as_ref()
             .is_some_and(|state| found.record.as_ref().map(|it| &it.state) != Some(state));
         let mut transaction = if is_changed {
             let cause = Cause { method: Some(call.method.clone()), depth: call.depth };
-            let invocation = &call.invocation;
             let change = ObjectChange { found: &found, state, invocation, cause };
             self.transaction(class, &change).await?
         } else {
@@ -366,7 +364,7 @@ impl Grid {
         if transaction.changes.is_empty() {
             return Ok(Some(Outcome { result, version: found.version(), repeated: false }));
         }
-        match self.commit(transaction, &found, &call.invocation).await? {
+        match self.commit(transaction, &found, invocation).await? {
             Committed::Conflict => Ok(None),
             Committed::At(revision) => {
                 let version = if is_changed { Some(revision.0) } else { found.version() };
@@ -393,12 +391,13 @@ impl Grid {
         class: &Class,
         method: &Method,
         call: &Invocation,
+        invocation: &str,
         found: &Found,
     ) -> Result<(Value, Option<State>), Error> {
         let state = found.state(class)?;
         let version = found.version().unwrap_or_default();
         let object = CalledObject { id: call.id.as_str(), version, state: &state };
-        let (invocation, headers) = (call.invocation.as_str(), call.headers.as_slice());
+        let headers = call.headers.as_slice();
         let call_of = Call { method: &call.method, object, args: &call.args, invocation, headers };
         let mut reply = self.functions.call(method, &call_of).await?;
         let state = reply.state(&call.id)?;
@@ -419,7 +418,7 @@ impl Grid {
             let found = self.read(&class, collection, id).await?;
             expected.check(found.version())?;
             let state = change(found.record.as_ref().map(|it| &it.state))?;
-            let (invocation, cause) = (&write_id(), Cause::default());
+            let (invocation, cause) = (&new_id(), Cause::default());
             let state_after = Some(state.clone());
             let change = ObjectChange { found: &found, state: state_after, invocation, cause };
             let transaction = self.transaction(&class, &change).await?;
@@ -492,7 +491,6 @@ impl Grid {
             args: json!({"event": event.kind, "at": event.at, "cause": event.cause}),
             caller: Access::Private,
             idempotency_key: Some(idempotency_key),
-            invocation: write_id(),
             depth: event.cause.depth + 1,
             headers: Vec::new(),
         };
@@ -501,7 +499,8 @@ impl Grid {
                 // It has no state that could change.
                 call.idempotency_key = None;
                 let object = CalledObject { id: &event.id, version: 0, state: &State::new() };
-                let (invocation, headers) = (call.invocation.as_str(), [].as_slice());
+                let (invocation, headers) = (new_id(), [].as_slice());
+                let invocation = invocation.as_str();
                 let call = Call { method, object, args: &call.args, invocation, headers };
                 self.functions.call(definition, &call).await.map(drop)
             }

@@ -4,6 +4,7 @@
 //! Calls of one object take turns. A change, and the result for an idempotency key, are one transaction
 //! that fails if anything else has changed the object, so that correctness doesn't depend on turns.
 
+mod api;
 mod changed;
 pub mod class;
 mod error;
@@ -14,6 +15,7 @@ pub mod outbox;
 mod record;
 mod turns;
 
+pub use api::router;
 pub use error::Error;
 pub use grid::{Expected, Grid, Invocation, Object, ObjectPage, Outcome};
 pub use object_id::ObjectId;

@@ -1,14 +1,18 @@
 //! One turn at a time for each object.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::{
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    time::timeout,
+};
 
 use crate::Error;
 
 /// Calls that may wait for one object.
 const MAX_WAITING: usize = 256;
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// The objects that have a turn now. They are taken in the order of their calls.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +53,13 @@ impl Turns {
             object.calls += 1;
             (object.lock.clone(), Place { turns: self.clone(), key: key.to_owned() })
         };
-        let guard = lock.lock_owned().await;
-        Ok(Turn { _place: place, _guard: guard })
+        match timeout(MAX_WAIT, lock.lock_owned()).await {
+            Ok(guard) => Ok(Turn { _place: place, _guard: guard }),
+            Err(_) => {
+                let seconds = MAX_WAIT.as_secs();
+                Err(Error::Unavailable(format!("the object was busy for {seconds} s")))
+            }
+        }
     }
 }
 
@@ -68,12 +77,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::atomic::{AtomicUsize, Ordering},
-        time::Duration,
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::{task::JoinSet, time::timeout};
+    use tokio::task::JoinSet;
 
     use super::*;
 

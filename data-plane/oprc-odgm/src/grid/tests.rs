@@ -88,7 +88,6 @@ fn call(object: &str, method: &str) -> Invocation {
         args: json!({}),
         caller: Access::Public,
         idempotency_key: None,
-        invocation: format!("{:016x}", fastrand::u64(..)),
         depth: 0,
         headers: Vec::new(),
     }

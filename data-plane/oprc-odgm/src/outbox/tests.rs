@@ -85,7 +85,6 @@ async fn add_once(grid: &Grid, id: &str) {
         args: Value::Null,
         caller: Access::Public,
         idempotency_key: None,
-        invocation: "test".to_owned(),
         depth: 0,
         headers: Vec::new(),
     };

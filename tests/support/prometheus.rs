@@ -50,10 +50,12 @@ impl Prometheus {
         let url = format!("{}/api/v1/status/config", cluster.spec().prometheus_url().unwrap());
         let response: Value = serde_json::from_str(&get_ok(&url).await.unwrap()).unwrap();
         let config = response.pointer("/data/yaml").and_then(Value::as_str).unwrap();
-        let often = config
-            .replace("scrape_interval: 5s", &format!("scrape_interval: {FREQUENT_SCRAPES}"))
-            .replace("scrape_timeout: 4s", &format!("scrape_timeout: {FREQUENT_SCRAPES}"));
-        assert_ne!(often, config);
+        let mut often = config.to_owned();
+        for usual in ["scrape_interval: 5s", "scrape_timeout: 4s"] {
+            assert!(often.contains(usual), "{often}");
+            let name = usual.split(' ').next().unwrap();
+            often = often.replace(usual, &format!("{name} {FREQUENT_SCRAPES}"));
+        }
         Self::with_config(&often).await
     }
 
@@ -127,7 +129,7 @@ fn data(folder: &Path) -> PathBuf {
 }
 
 fn config_file(folder: &Path) -> PathBuf {
-    folder.join("prometheus.json")
+    folder.join("prometheus.yaml")
 }
 
 fn spawn(folder: &Path, data: &Path, port: u16) -> Child {

@@ -100,8 +100,8 @@ pub struct Change {
     /// What is recommended: the need with precaution, within the bounds.
     pub recommended: u32,
     pub forecast: Forecast,
-    /// As in the input.
-    pub catch_up: f64,
+    /// Requests per second of a backlog, if it needs more instances than the expected load.
+    pub catch_up: Option<f64>,
     /// Why the number isn't what is recommended.
     #[serde(skip)]
     pub wait: Option<Wait>,
@@ -140,18 +140,18 @@ impl Change {
     pub fn explain(&self, needs: &Needs, bound: Option<f64>) -> String {
         let Forecast { level, growth, .. } = self.forecast;
         let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
-        let load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
-        let load = match self.catch_up {
-            catch_up if catch_up > 0.0 => format!("{load} + backlog {catch_up:.1}"),
-            _ => load,
+        let reserve = match self.catch_up {
+            Some(catch_up) => format!("backlog {catch_up:.1}"),
+            None => format!("margin {margin:.1}"),
         };
+        let load = format!("{level:.1} req/s + trend {growth:.1} + {reserve}");
         let capacity = format!("one instance serves {capacity:.1}/s");
         if self.needed > self.recommended {
             let (needed, max) = (self.needed, self.recommended);
             return format!("{load}; {capacity} → {needed} instances needed, limited to {max}");
         }
         let instances = self.recommended;
-        let purpose = bound.map_or_else(
+        let purpose = bound.filter(|_| self.catch_up.is_none()).map_or_else(
             || "serve it".to_owned(),
             |bound| format!("keep p95 ≤ {:.0} ms", bound * 1000.0),
         );
@@ -189,7 +189,9 @@ fn recommend(input: &Input<'_>, history: &History<'_>, catch_up: f64) -> Option<
     // Instances that catch up are always busy: the capacity that is free for other reasons serves it first.
     let busy = ceil((forecast.expected() + catch_up) * needs.service_time);
     let needed = needed.max(busy).min(NEEDED_MAX);
-    let recommended = cautious.min(affordable).max(busy).clamp(bounds.min, bounds.max);
+    let for_load = cautious.min(affordable);
+    let recommended = for_load.max(busy).clamp(bounds.min, bounds.max);
+    let catch_up = (busy > for_load).then_some(catch_up);
     Some(Change { instances: recommended, needed, recommended, forecast, catch_up, wait: None })
 }
 
@@ -280,12 +282,13 @@ mod tests {
     #[test]
     fn a_backlog_is_served_by_free_capacity_first() {
         let with = |catch_up| decide(&Input { catch_up, ..input(&[100.0; 40], 13, None) }).unwrap();
-        assert_eq!(with(29.0).recommended, 13);
+        let enough = with(29.0);
+        assert_eq!((enough.recommended, enough.catch_up), (13, None));
         let more = with(45.0);
         assert_eq!((more.recommended, more.needed), (15, 15));
-        let expected =
-            "100.0 req/s + trend 0.0 + margin 0.0 + backlog 45.0; one instance serves 10.0/s";
-        assert!(more.explain(&NEEDS, None).starts_with(expected));
+        let expected = "100.0 req/s + trend 0.0 + backlog 45.0; one instance serves 10.0/s → 15 \
+                        instances serve it";
+        assert_eq!(more.explain(&NEEDS, Some(0.3)), expected);
         assert_eq!(
             decide(&Input { catch_up: f64::INFINITY, ..input(&[100.0; 40], 13, None) }),
             None

@@ -4,19 +4,19 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// More instances, twice.
+    /// The number of instances was raised twice, without an effect on latency.
     NoEffect,
-    /// More instances.
+    /// The number of instances was raised, and the latency rose.
     Worse,
-    /// More memory, twice.
+    /// Memory was raised twice, and instances were killed again.
     KilledAgain,
-    /// A higher request.
+    /// Instances with a higher request could not be scheduled.
     Unschedulable,
-    /// A requirement, by a migration.
+    /// A requirement is violated since a migration.
     Violated,
-    /// The workload after a migration.
+    /// The workload didn't become ready after a migration.
     NotReady,
-    /// The latency requirement, by a workload that starts at a request.
+    /// A migration was the remedy against cold starts.
     ColdStarts,
 }
 

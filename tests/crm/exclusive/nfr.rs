@@ -15,14 +15,16 @@ use oprc_grpc::deployment::{GetDeploymentStatusRequest, NfrCompliance};
 use oprc_tests::{
     TestNamespace,
     class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
-    crm::Crm,
+    crm::{Crm, Options},
     eventually,
     exclusivity::exclusively,
     fixture::{address, wait_for_response, with_crm},
     generator::{Generator, Outcome, p95},
     http::get_ok,
+    in_namespace,
     load::{Connection, Target},
     prometheus::Prometheus,
+    shared,
 };
 use serde_json::{Value, json};
 
@@ -32,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 /// A pass after this time sees only requests of that time: the rate window, which is four scrapes, and
 /// the step that times are rounded down to.
 const WARM_UP: SignedDuration = SignedDuration::from_secs(11);
-/// The rate window of CRM with the settings of this test.
+/// The rate window of latency and CPU in CRM with the settings of this test. That of rates is shorter.
 const SAMPLE: SignedDuration = SignedDuration::from_secs(8);
 /// Passes whose averages are compared.
 const PASSES: u32 = 10;
@@ -134,7 +136,7 @@ async fn compare(crm: &Crm, name: &str, generator: &Generator) -> (Averages, Ave
         })
         .await;
         by_crm.add(found.throughput_actual.unwrap(), found.latency_p95_ms.unwrap());
-        by_crm.cpu += found.cpu_cores.unwrap() / f64::from(PASSES);
+        by_crm.cpu += found.cpu_cores.unwrap_or_default() / f64::from(PASSES);
         let (rate, p95) = measured(generator, found.observed_at.parse().unwrap());
         by_generator.add(rate, p95);
         last = found.observed_at;
@@ -150,75 +152,79 @@ fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_what_a_load_generator_measures() {
-    let prometheus = Prometheus::with_frequent_scrapes().await;
-    with_crm(&prometheus.frequently_measuring(), async |ns: &TestNamespace, crm: &Crm| {
-        // The bound of the first is also one of the histogram.
-        let slow = deployed(ns, crm, "measured", &spec(210)).await;
-        let mut strict = spec(30);
-        strict["constraints"] = json!({"hard_latency_ms": 40});
-        let late = deployed(ns, crm, "measured-2", &strict).await;
-        let start = |url: &str, rate| Generator::start(Target::plain(url), Connection::Kept, rate);
-        let many = start(&format!("{slow}/?sleep_ms=200&burn_ms=5"), 20);
-        let few = start(&format!("{late}/?sleep_ms=50"), 5);
+    in_namespace(async |ns: &TestNamespace| {
         // On a busy machine the generator would measure how long it waits for a CPU.
-        let (first, second) = exclusively(async {
-            get_ok(&format!("{slow}/?keep_mb=100")).await.unwrap();
-            let ((before, _), since) = (usage(&slow).await, Timestamp::now());
-            wait_for_pass(crm, "measured", Timestamp::now() + WARM_UP).await;
-            let first = compare(crm, "measured", &many);
-            let (first, second) = tokio::join!(first, compare(crm, "measured-2", &few));
-            let (after, memory) = usage(&slow).await;
-            let cpu = (after - before) / Timestamp::now().duration_since(since).as_secs_f64();
-            let found = reported(crm, "measured").await.unwrap();
-            let by_crm = (first.0.cpu, found.memory_bytes.unwrap());
-            println!("CPU and memory: CRM {by_crm:?}, function {:?}", (cpu, memory));
-            assert!(near(by_crm.0, cpu) && near(by_crm.1, memory), "{by_crm:?} {cpu} {memory}");
-            (first, second)
+        exclusively(async {
+            let prometheus = Prometheus::with_frequent_scrapes().await;
+            let crm = Crm::start(ns, &prometheus.frequently_measuring()).await;
+            compare_with_a_generator(ns, &crm).await;
+            crm.stop().await;
         })
         .await;
-        let (by_crm, by_generator) = first;
-        assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
-        assert!(near(by_crm.p95, by_generator.p95), "{by_crm:?} {by_generator:?}");
-        assert_eq!(reported(crm, "measured").await.unwrap().availability_actual, Some(1.0));
-        // Its requests aren't mixed with those of the first. There are too few for an exact percentile.
-        let (by_crm, by_generator) = second;
-        assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
-        assert!((50.0..150.0).contains(&by_crm.p95), "{by_crm:?} {by_generator:?}");
-        let found = reported(crm, "measured-2").await.unwrap();
-        assert_eq!(found.requirements[0].requirement, "latency");
-        assert_eq!(found.requirements[0].state, "violated");
-        assert!(!found.requirements[0].since.is_empty());
-
-        let violated = |it: &ClassRuntimeStatus| has_state(it, ComplianceState::Violated);
-        wait_for_status(ns, "measured-2", "a violation", TIMEOUT, violated).await;
-        let class = classes(ns).get("measured-2").await.unwrap();
-        let managers: Vec<_> =
-            class.managed_fields().iter().filter_map(|it| it.manager.as_deref()).collect();
-        assert!(managers.contains(&"oprc-crm-nfr"), "{managers:?}");
-        let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
-        let events = events.list(&ListParams::default()).await.unwrap();
-        let of_second = events.iter().filter(|it| {
-            it.reason.as_deref() == Some("NFRViolated")
-                && it.note.as_ref().is_some_and(|note| note.starts_with("greet: latency: "))
-                && it.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("measured-2")
-        });
-        assert_eq!(of_second.count(), 1);
-        let samples = samples(crm).await.unwrap();
-        for (name, labels) in NFR_METRICS {
-            assert_series(&samples, name, labels);
-        }
-        let second = [("function_key", "measured-2/greet"), ("environment", "default")];
-        let of_second =
-            |name: &str, label| of_series(&samples, name, &[second[0], second[1], label]);
-        let violations = of_second("crm_nfr_violations_total", ("type", "latency"));
-        assert!((violations - 1.0).abs() < f64::EPSILON, "{samples:#?}");
-        let breaches = of_second("crm_constraint_breaches_total", ("constraint", "hard_latency"));
-        assert!(breaches >= 10.0, "{samples:#?}");
-        let first = [("function_key", "measured/greet"), ("environment", "default")];
-        let throughput = of_series(&samples, "crm_function_throughput", &first);
-        assert!(near(throughput, measured(&many, Timestamp::now()).0), "{samples:#?}");
     })
     .await;
+}
+
+async fn compare_with_a_generator(ns: &TestNamespace, crm: &Crm) {
+    // The bound of the first is also one of the histogram.
+    let slow = deployed(ns, crm, "measured", &spec(210)).await;
+    let mut strict = spec(30);
+    strict["constraints"] = json!({"hard_latency_ms": 40});
+    let late = deployed(ns, crm, "measured-2", &strict).await;
+    let start = |url: &str, rate| Generator::start(Target::plain(url), Connection::Kept, rate);
+    let many = start(&format!("{slow}/?sleep_ms=200&burn_ms=5"), 20);
+    let few = start(&format!("{late}/?sleep_ms=50"), 5);
+    get_ok(&format!("{slow}/?keep_mb=100")).await.unwrap();
+    let ((before, _), since) = (usage(&slow).await, Timestamp::now());
+    wait_for_pass(crm, "measured", Timestamp::now() + WARM_UP).await;
+    let first = compare(crm, "measured", &many);
+    let (first, second) = tokio::join!(first, compare(crm, "measured-2", &few));
+    let (after, memory) = usage(&slow).await;
+    let cpu = (after - before) / Timestamp::now().duration_since(since).as_secs_f64();
+    let found = reported(crm, "measured").await.unwrap();
+    let by_crm = (first.0.cpu, found.memory_bytes.unwrap());
+    println!("CPU and memory: CRM {by_crm:?}, function {:?}", (cpu, memory));
+    assert!(near(by_crm.0, cpu) && near(by_crm.1, memory), "{by_crm:?} {cpu} {memory}");
+    let (by_crm, by_generator) = first;
+    assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
+    assert!(near(by_crm.p95, by_generator.p95), "{by_crm:?} {by_generator:?}");
+    assert_eq!(reported(crm, "measured").await.unwrap().availability_actual, Some(1.0));
+    // Its requests aren't mixed with those of the first. There are too few for an exact percentile.
+    let (by_crm, by_generator) = second;
+    assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
+    assert!((50.0..150.0).contains(&by_crm.p95), "{by_crm:?} {by_generator:?}");
+    let found = reported(crm, "measured-2").await.unwrap();
+    assert_eq!(found.requirements[0].requirement, "latency");
+    assert_eq!(found.requirements[0].state, "violated");
+    assert!(!found.requirements[0].since.is_empty());
+
+    let violated = |it: &ClassRuntimeStatus| has_state(it, ComplianceState::Violated);
+    wait_for_status(ns, "measured-2", "a violation", TIMEOUT, violated).await;
+    let class = classes(ns).get("measured-2").await.unwrap();
+    let managers: Vec<_> =
+        class.managed_fields().iter().filter_map(|it| it.manager.as_deref()).collect();
+    assert!(managers.contains(&"oprc-crm-nfr"), "{managers:?}");
+    let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let of_second = events.iter().filter(|it| {
+        it.reason.as_deref() == Some("NFRViolated")
+            && it.note.as_ref().is_some_and(|note| note.starts_with("greet: latency: "))
+            && it.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("measured-2")
+    });
+    assert_eq!(of_second.count(), 1);
+    let samples = samples(crm).await.unwrap();
+    for (name, labels) in NFR_METRICS {
+        assert_series(&samples, name, labels);
+    }
+    let second = [("function_key", "measured-2/greet"), ("environment", "default")];
+    let of_second = |name: &str, label| of_series(&samples, name, &[second[0], second[1], label]);
+    let violations = of_second("crm_nfr_violations_total", ("type", "latency"));
+    assert!((violations - 1.0).abs() < f64::EPSILON, "{samples:#?}");
+    let breaches = of_second("crm_constraint_breaches_total", ("constraint", "hard_latency"));
+    assert!(breaches >= 10.0, "{samples:#?}");
+    let first = [("function_key", "measured/greet"), ("environment", "default")];
+    let throughput = of_series(&samples, "crm_function_throughput", &first);
+    assert!(near(throughput, measured(&many, Timestamp::now()).0), "{samples:#?}");
 }
 
 /// The reason of the condition `NfrEnforced`.
@@ -229,9 +235,10 @@ fn enforcement(status: &ClassRuntimeStatus) -> Option<&str> {
 
 #[tokio::test]
 async fn config_map_freezes_enforcement() {
-    let prometheus = Prometheus::with_frequent_scrapes().await;
-    let options =
-        prometheus.frequently_measuring().with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true");
+    let prometheus = shared().await.spec().prometheus_url().unwrap();
+    let options = Options::enforcing(&prometheus)
+        .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
+        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "2");
     with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
         let mut enforced = spec(500);
         enforced["nfr"] = json!({"enforcement": {"mode": "enforce"}});

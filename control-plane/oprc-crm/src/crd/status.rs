@@ -386,7 +386,10 @@ pub struct EffectStatus {
     /// before.
     #[serde(default)]
     pub ineffective: i32,
-    /// Why the value is not raised any more. Removed when the requirement is met again or the
+    /// Why the value is not raised any more: `NoEffect` or `Worse` (more instances did not shorten the
+    /// latency, or made it longer), `KilledAgain` (more memory did not prevent out-of-memory kills),
+    /// `Unschedulable` (a higher request), or for `template` `Violated`, `NotReady` (after a migration) or
+    /// `ColdStarts`. Removed when the requirement is met again or the
     /// specification changes; after a raise that couldn't be scheduled when the image or the specified
     /// resources change. For `template`, why it is not changed until the specification is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -394,6 +397,10 @@ pub struct EffectStatus {
 }
 
 impl EffectStatus {
+    pub fn stopped(reason: Stopped) -> Self {
+        Self { stopped: Some(reason.as_str().to_owned()), ..Self::default() }
+    }
+
     /// Why the value isn't changed any more. None also for a name of another version.
     pub fn reason(&self) -> Option<Stopped> {
         self.stopped.as_deref().and_then(Stopped::parse)

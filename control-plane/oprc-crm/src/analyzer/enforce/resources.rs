@@ -139,7 +139,7 @@ impl Function<'_> {
         let change = decision.change().filter(|_| is_known || found.urgent);
         let raises = change.filter(|it| present.is_none_or(|present| it.request > present));
         let effect = self.effect(enforced, raises.is_some());
-        let is_stopped = raises.is_some() && effect.stopped.is_some();
+        let is_stopped = raises.is_some() && effect.reason().is_some();
         let is_limited = found.urgent && change.is_none() && present >= Some(self.of.max);
         let limited = is_limited.then(|| {
             let (key, max) = (&self.scaling.key, self.resource.show(self.of.max));
@@ -176,13 +176,12 @@ impl Function<'_> {
         else {
             return;
         };
-        let stopped = Some(Stopped::Unschedulable.as_str().to_owned());
         let entry = Recommendation {
             target: to,
             limit: previous.limit,
             previous: None,
             basis: Some(rollout.explain(self.resource, from)),
-            effect: Some(EffectStatus { stopped, ..EffectStatus::default() }),
+            effect: Some(EffectStatus::stopped(Stopped::Unschedulable)),
             ..before.clone()
         };
         let entry = self.apply(enforced, entry);
@@ -304,7 +303,7 @@ impl Function<'_> {
         if self.input.age(kill.at.0) > QUIET {
             return EffectStatus::default();
         }
-        if !raises || stored.stopped.is_some() {
+        if !raises || stored.reason().is_some() {
             return stored;
         }
         let applied = self.of.applied(before.target, before.limit);
@@ -315,9 +314,9 @@ impl Function<'_> {
             return EffectStatus::default();
         }
         let ineffective = stored.ineffective.saturating_add(1);
-        let stopped =
-            (ineffective >= MAX_INEFFECTIVE).then(|| Stopped::KilledAgain.as_str().to_owned());
-        EffectStatus { ineffective, stopped, ..EffectStatus::default() }
+        let is_stopped = ineffective >= MAX_INEFFECTIVE;
+        let effect = is_stopped.then(|| EffectStatus::stopped(Stopped::KilledAgain));
+        EffectStatus { ineffective, ..effect.unwrap_or_default() }
     }
 
     /// The entry of status: the stored one unless it changes, so that nothing is written while nothing

@@ -15,18 +15,22 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use self::problem::Problem;
 use crate::{
     Error, Expected, Grid, Invocation, Object, ObjectId,
     class::{Access, State},
+    function::{CALL_CHAIN, TRIGGER_DEPTH},
     outbox,
 };
 
 const MAX_BODY: usize = 1 << 20;
 const DEFAULT_PAGE: usize = 100;
+const MAX_CHAIN: usize = 100;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const REPEATED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Headers that functions get, too.
@@ -97,10 +101,19 @@ fn expected(headers: &HeaderMap) -> Result<Expected, Problem> {
             let version = tag.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
             let version = version.and_then(|it| it.parse().ok());
             let allowed = "must be * or the ETag of a version";
-            version.map(Expected::Version).ok_or_else(|| Problem::bad_header(&name, allowed))
+            let version =
+                version.map(|it| if it == 0 { Expected::Absent } else { Expected::Version(it) });
+            // The only object of a class has version 0 before it is written.
+            version.ok_or_else(|| Problem::bad_header(&name, allowed))
         }
         (_, Some((name, _))) => Err(Problem::bad_header(&name, "must be *, without If-Match")),
     }
+}
+
+/// The objects in a header.
+fn chain(text: &str) -> Vec<String> {
+    let decoded = |part: &str| percent_decode_str(part).decode_utf8_lossy().into_owned();
+    text.split(',').filter(|it| !it.is_empty()).take(MAX_CHAIN).map(decoded).collect()
 }
 
 fn etag(version: u64) -> [(HeaderName, String); 1] {
@@ -153,16 +166,30 @@ async fn list(
     Ok(Json(page).into_response())
 }
 
-async fn create(Shared(grid): Shared<Grid>, Path(parts): Parts, body: Bytes) -> Answer {
+async fn create(
+    Shared(grid): Shared<Grid>,
+    Path(parts): Parts,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
     let state: State = json(&body)?;
-    let id = ObjectId::parse(&format!("{:032x}", fastrand::u128(..)))?;
+    let key = headers.get(IDEMPOTENCY_KEY).map(|key| hex::encode(Sha256::digest(key)));
+    let id = key.as_ref().and_then(|it| it.get(..32)).map(str::to_owned);
+    let id = ObjectId::parse(&id.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..))))?;
     let target = Target(parts);
     let collection = target.collection().map(str::to_owned);
     let location = match &collection {
         Some(collection) => format!("/collections/{collection}/objects/{id}"),
         None => format!("/objects/{id}"),
     };
-    let work = async move { grid.put(collection.as_deref(), &id, state, Expected::Absent).await };
+    let work = async move {
+        let collection = collection.as_deref();
+        match grid.put(collection, &id, state, Expected::Absent).await {
+            // Created by an earlier call with the same idempotency key.
+            Err(Error::Changed { .. }) if key.is_some() => grid.get(collection, &id).await,
+            outcome => outcome,
+        }
+    };
     let mut response = object(StatusCode::CREATED, finish(work).await?);
     if let Ok(location) = HeaderValue::from_str(&location) {
         response.headers_mut().insert(LOCATION, location);
@@ -210,6 +237,7 @@ async fn invoke(
     let target = Target(parts);
     let idempotency_key = headers.get(IDEMPOTENCY_KEY);
     let idempotency_key = idempotency_key.map(|it| it.to_str().unwrap_or_default().to_owned());
+    let text = |name: &HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
     let passed_on = PASSED_ON.into_iter().filter_map(|name| {
         headers.get(name).map(|value| (HeaderName::from_static(name), value.clone()))
     });
@@ -220,7 +248,9 @@ async fn invoke(
         args: if body.is_empty() { Value::Null } else { json(&body)? },
         caller: Access::Internal,
         idempotency_key,
-        depth: 0,
+        expected: expected(&headers)?,
+        depth: text(&TRIGGER_DEPTH).and_then(|it| it.parse().ok()).unwrap_or_default(),
+        chain: chain(text(&CALL_CHAIN).unwrap_or_default()),
         headers: passed_on.collect(),
     };
     let outcome = finish(async move { grid.invoke(&call).await }).await?;

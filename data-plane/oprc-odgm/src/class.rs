@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
 use crate::Error;
@@ -14,8 +14,10 @@ pub type State = Map<String, Value>;
 /// into a transaction of the store.
 pub const MAX_STATE_BYTES: usize = 256 << 10;
 
+const DEFAULT_TRIGGER_DEPTH: u32 = 10;
+
 /// The class whose objects a grid stores.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Class {
     pub name: String,
@@ -29,6 +31,7 @@ pub struct Class {
     /// Methods that are called when an object has changed.
     pub triggers: Vec<Trigger>,
     /// How long a chain of triggered calls may be.
+    #[serde(deserialize_with = "at_least_one")]
     pub max_trigger_depth: u32,
 }
 
@@ -57,6 +60,27 @@ fn matches(pattern: &str, text: &str) -> bool {
             let mut starts = (0..=rest.len()).filter(|at| rest.is_char_boundary(*at));
             starts.any(|at| rest.get(at..).is_some_and(|rest| matches(after, rest)))
         }),
+    }
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            state_type: StateType::default(),
+            collections: Vec::new(),
+            key_specs: Vec::new(),
+            methods: BTreeMap::new(),
+            triggers: Vec::new(),
+            max_trigger_depth: DEFAULT_TRIGGER_DEPTH,
+        }
+    }
+}
+
+fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("maxTriggerDepth must be at least 1")),
+        depth => Ok(depth),
     }
 }
 

@@ -31,6 +31,9 @@ pub enum Error {
     /// The same idempotency key was used for another call.
     #[error("the idempotency key was used for another call of this object")]
     IdempotencyKeyReused,
+    /// The call comes from a method of the same object, which has the turn.
+    #[error("the call comes from a call of the same object, {0:?}")]
+    Reentrant(String),
     /// Too many calls wait for the object.
     #[error("{0} calls wait for the object already")]
     Overloaded(usize),
@@ -45,6 +48,9 @@ pub enum Error {
     FunctionUnreachable(String),
     #[error("the response of the function is invalid: {0}")]
     InvalidResponse(String),
+    /// The store will never accept the change.
+    #[error("it cannot be stored: {0}")]
+    Unstorable(String),
     /// The same call may succeed later.
     #[error("the grid is unavailable: {0}")]
     Unavailable(String),
@@ -69,6 +75,7 @@ impl From<StoreError> for Error {
         match error {
             StoreError::UnknownOutcome { reason } => Self::UnknownOutcome(reason),
             StoreError::Corrupt { .. } => Self::Corrupt(text),
+            StoreError::TooLarge { .. } | StoreError::Invalid { .. } => Self::Unstorable(text),
             _ => Self::Unavailable(text),
         }
     }

@@ -12,6 +12,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use percent_encoding::{CONTROLS, percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -29,6 +30,9 @@ const MAX_DETAIL_CHARS: usize = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const INVOCATION_ID: HeaderName = HeaderName::from_static("oprc-invocation-id");
+/// A function that calls the grid passes these on, as it does with the trace context.
+pub(crate) const CALL_CHAIN: HeaderName = HeaderName::from_static("oprc-call-chain");
+pub(crate) const TRIGGER_DEPTH: HeaderName = HeaderName::from_static("oprc-trigger-depth");
 
 /// Calls functions by HTTP.
 #[derive(Clone, Debug)]
@@ -44,6 +48,12 @@ pub(crate) struct Call<'a> {
     pub(crate) args: &'a Value,
     #[serde(skip)]
     pub(crate) invocation: &'a str,
+    /// How many triggers led to the call.
+    #[serde(skip)]
+    pub(crate) depth: u32,
+    /// The objects whose methods led to the call, and this one.
+    #[serde(skip)]
+    pub(crate) chain: String,
     /// Headers that are passed on, such as the trace context.
     #[serde(skip)]
     pub(crate) headers: &'a [(HeaderName, HeaderValue)],
@@ -117,7 +127,9 @@ impl Functions {
         let unreachable = |reason: String| Error::FunctionUnreachable(reason);
         let mut request = Request::post(&method.url)
             .header(CONTENT_TYPE, "application/json")
-            .header(INVOCATION_ID, call.invocation)
+            .header(INVOCATION_ID, header(call.invocation))
+            .header(CALL_CHAIN, header(&call.chain))
+            .header(TRIGGER_DEPTH, call.depth)
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| unreachable(error.to_string()))?;
         request.headers_mut().extend(call.headers.iter().cloned());
@@ -153,6 +165,11 @@ fn parse(status: StatusCode, body: &[u8]) -> Result<Reply, Error> {
         return Err(Error::TooLarge { what: "the result", bytes, limit: MAX_RESULT_BYTES });
     }
     Ok(reply)
+}
+
+/// The value of a header, with other characters than ASCII escaped.
+fn header(text: &str) -> String {
+    percent_encode(text.as_bytes(), CONTROLS).to_string()
 }
 
 /// An error and its causes.

@@ -12,20 +12,28 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, ObjectId,
-    changed::Changed,
     class::{Access, Cause, Class, Method, State, StateType},
     function::{Call, CalledObject, Functions},
     record::{
-        ChangeKind, EVENTS, EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode,
-        encode, event_key, events_prefix, invocation_key, object_key, objects_prefix,
-        parse_event_key, period, period_of_key,
+        ChangeKind, EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode, encode,
+        event_key, events_prefix, invocation_key, object_key, objects_prefix, parse_event_key,
+        period, period_of_key,
     },
+    stored_event::StoredEvent,
     turns::Turns,
 };
 
 /// Attempts of a call whose commit fails because something else changed the object meanwhile.
 const MAX_ATTEMPTS: usize = 5;
 const MAX_PAGE: usize = 1000;
+/// Objects that are read at once, and bytes after which a page ends.
+const CHUNK: usize = 16;
+const MAX_PAGE_BYTES: usize = 4 << 20;
+/// The longest time between begin and end of a call with an idempotency key for which it is certainly made
+/// once, in periods.
+const MAX_PERIODS: i64 = 50;
+/// Keys of events are longer by 20 bytes, and the store accepts 512.
+const MAX_KEY_BYTES: usize = 490;
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
 
@@ -69,8 +77,12 @@ pub struct Invocation {
     pub caller: Access,
     /// Identifies the call, so that its change is made at most once.
     pub idempotency_key: Option<String>,
+    /// What the call expects of the object.
+    pub expected: Expected,
     /// How many triggers led to the call.
     pub depth: u32,
+    /// The objects whose methods led to the call.
+    pub chain: Vec<String>,
     /// Headers for the function, such as the trace context.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -101,7 +113,6 @@ pub struct Grid {
     class: Arc<RwLock<Arc<Class>>>,
     turns: Turns,
     functions: Functions,
-    events: Arc<Changed>,
 }
 
 /// An object that was read, or that doesn't exist.
@@ -125,6 +136,11 @@ impl Found {
             None if class.state_type == StateType::Singleton => Ok(Cow::Owned(State::new())),
             None => Err(self.missing()),
         }
+    }
+
+    /// Whether a state differs from that of the object.
+    fn is_other(&self, state: &State) -> bool {
+        self.record.as_ref().is_none_or(|it| !same_state(&it.state, state))
     }
 
     fn missing(&self) -> Error {
@@ -190,12 +206,7 @@ impl Grid {
     pub fn new(store: Store, class: Class) -> Self {
         let class = Arc::new(RwLock::new(Arc::new(class)));
         let (turns, functions) = (Turns::default(), Functions::new());
-        Self { store, class, turns, functions, events: Arc::default() }
-    }
-
-    /// Objects that have new events.
-    pub(crate) fn events(&self) -> &Changed {
-        &self.events
+        Self { store, class, turns, functions }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -228,21 +239,28 @@ impl Grid {
     ) -> Result<ObjectPage, Error> {
         let class = self.class();
         let objects = objects_prefix(class.collection(collection)?);
-        let after = after.map(|after| format!("{objects}{after}"));
-        let limit = limit.clamp(1, MAX_PAGE);
-        let page = self.store.range(&format!("{objects}{prefix}"), after.as_deref(), limit).await;
-        let page = page.map_err(|error| match error {
-            StoreError::Invalid { reason } => Error::InvalidId(reason),
-            other => other.into(),
-        })?;
-        let read = page.entries.iter().map(|entry| {
-            let record: ObjectRecord = decode(&entry.key, &entry.value)?;
-            let id = entry.key.strip_prefix(&objects).unwrap_or_default().to_owned();
-            Ok(Object { id, version: entry.version.0, state: record.state })
-        });
-        let objects = read.collect::<Result<Vec<_>, Error>>()?;
-        let next = objects.last().filter(|_| page.more).map(|it| it.id.clone());
-        Ok(ObjectPage { objects, next })
+        let prefix = format!("{objects}{prefix}");
+        let mut after = after.map(|after| format!("{objects}{after}"));
+        let (limit, mut bytes, mut found) = (limit.clamp(1, MAX_PAGE), 0, Vec::new());
+        loop {
+            let chunk = CHUNK.min(limit - found.len());
+            let page = self.store.range(&prefix, after.as_deref(), chunk).await;
+            let page = page.map_err(|error| match error {
+                StoreError::Invalid { reason } => Error::InvalidId(reason),
+                other => other.into(),
+            })?;
+            for entry in page.entries {
+                let record: ObjectRecord = decode(&entry.key, &entry.value)?;
+                let id = entry.key.strip_prefix(&objects).unwrap_or_default().to_owned();
+                bytes += entry.value.len();
+                found.push(Object { id, version: entry.version.0, state: record.state });
+                after = Some(entry.key);
+            }
+            if !page.more || found.len() >= limit || bytes >= MAX_PAGE_BYTES {
+                let next = found.last().filter(|_| page.more).map(|it| it.id.clone());
+                return Ok(ObjectPage { objects: found, next });
+            }
+        }
     }
 
     /// Creates an object or replaces its state.
@@ -264,9 +282,8 @@ impl Grid {
         changes: State,
         expected: Expected,
     ) -> Result<Object, Error> {
-        let patched = |before: Option<&State>| {
-            let before = before.ok_or_else(|| Error::NotFound(id.to_string()))?;
-            let mut state = before.clone();
+        let patched = |before: Result<Cow<'_, State>, Error>| {
+            let mut state = before?.into_owned();
             for (key, value) in &changes {
                 if value.is_null() {
                     state.remove(key);
@@ -315,15 +332,21 @@ impl Grid {
             let limit = MAX_ARGUMENT_BYTES;
             return Err(Error::TooLarge { what: "the argument", bytes, limit });
         }
+        let id = call.idempotency_key.clone().unwrap_or_else(new_id);
         if method.read_only {
             let found = self.read(&class, call.collection.as_deref(), &call.id).await?;
-            let reply = self.call_function(&class, method, call, &new_id(), &found).await?;
+            call.expected.check(found.version())?;
+            let state = found.state(&class)?;
+            let reply = self.call_function(method, call, &id, &found, &state).await?;
             return Ok(Outcome { result: reply.0, version: found.version(), repeated: false });
         }
         let key = Self::key(&class, call.collection.as_deref(), &call.id)?;
+        if call.chain.contains(&key) {
+            return Err(Error::Reentrant(call.id.to_string()));
+        }
         let _turn = self.turns.take(&key).await?;
         for _ in 0..MAX_ATTEMPTS {
-            if let Some(outcome) = self.attempt(&class, method, call, &key).await? {
+            if let Some(outcome) = self.attempt(&class, method, call, &key, &id).await? {
                 return Ok(outcome);
             }
         }
@@ -337,6 +360,7 @@ impl Grid {
         method: &Method,
         call: &Invocation,
         key: &str,
+        id: &str,
     ) -> Result<Option<Outcome>, Error> {
         let invocation = &new_id();
         let once =
@@ -347,10 +371,10 @@ impl Grid {
             return Ok(Some(outcome));
         }
         let found = self.read(class, call.collection.as_deref(), &call.id).await?;
-        let (result, state) = self.call_function(class, method, call, invocation, &found).await?;
-        let is_changed = state
-            .as_ref()
-            .is_some_and(|state| found.record.as_ref().map(|it| &it.state) != Some(state));
+        call.expected.check(found.version())?;
+        let state = found.state(class)?;
+        let (result, state) = self.call_function(method, call, id, &found, &state).await?;
+        let is_changed = state.as_ref().is_some_and(|it| found.is_other(it));
         let mut transaction = if is_changed {
             let cause = Cause { method: Some(call.method.clone()), depth: call.depth };
             let change = ObjectChange { found: &found, state, invocation, cause };
@@ -375,9 +399,9 @@ impl Grid {
 
     /// The outcome of an earlier call with the same idempotency key.
     async fn earlier(&self, once: &Once) -> Result<Option<Outcome>, Error> {
-        for key in &once.keys {
-            let Some(entry) = self.store.get(key).await? else { continue };
-            let record: InvocationRecord = decode(key, &entry.value)?;
+        for key in once.keys(once.began) {
+            let Some(entry) = self.store.get(&key).await? else { continue };
+            let record: InvocationRecord = decode(&key, &entry.value)?;
             if record.fingerprint != once.fingerprint {
                 return Err(Error::IdempotencyKeyReused);
             }
@@ -386,19 +410,27 @@ impl Grid {
         Ok(None)
     }
 
+    /// `id` is the same for each attempt of a call.
     async fn call_function(
         &self,
-        class: &Class,
         method: &Method,
         call: &Invocation,
-        invocation: &str,
+        id: &str,
         found: &Found,
+        state: &State,
     ) -> Result<(Value, Option<State>), Error> {
-        let state = found.state(class)?;
         let version = found.version().unwrap_or_default();
-        let object = CalledObject { id: call.id.as_str(), version, state: &state };
-        let headers = call.headers.as_slice();
-        let call_of = Call { method: &call.method, object, args: &call.args, invocation, headers };
+        let object = CalledObject { id: call.id.as_str(), version, state };
+        let chain: Vec<_> = call.chain.iter().chain([&found.key]).map(String::as_str).collect();
+        let call_of = Call {
+            method: &call.method,
+            object,
+            args: &call.args,
+            invocation: id,
+            depth: call.depth,
+            chain: chain.join(","),
+            headers: &call.headers,
+        };
         let mut reply = self.functions.call(method, &call_of).await?;
         let state = reply.state(&call.id)?;
         Ok((reply.result, state))
@@ -409,7 +441,7 @@ impl Grid {
         collection: Option<&str>,
         id: &ObjectId,
         expected: Expected,
-        change: impl Fn(Option<&State>) -> Result<State, Error>,
+        change: impl Fn(Result<Cow<'_, State>, Error>) -> Result<State, Error>,
     ) -> Result<Object, Error> {
         let class = self.class();
         let key = Self::key(&class, collection, id)?;
@@ -417,7 +449,7 @@ impl Grid {
         for _ in 0..MAX_ATTEMPTS {
             let found = self.read(&class, collection, id).await?;
             expected.check(found.version())?;
-            let state = change(found.record.as_ref().map(|it| &it.state))?;
+            let state = change(found.state(&class))?;
             let (invocation, cause) = (&new_id(), Cause::default());
             let state_after = Some(state.clone());
             let change = ObjectChange { found: &found, state: state_after, invocation, cause };
@@ -438,11 +470,10 @@ impl Grid {
         let ObjectChange { found, state, invocation, .. } = change;
         let key = &found.key;
         let event = change.event(class);
-        let number = match (&event, &found.record) {
-            (None, record) => record.as_ref().map_or(0, |it| it.next_event),
-            (Some(_), Some(record)) => record.next_event,
+        let number = match &found.record {
+            Some(record) => record.next_event,
             // Events of a deleted object with the same id may be left.
-            (Some(_), None) => self.next_event(key).await?,
+            None => self.next_event(key).await?,
         };
         let mut transaction = Transaction::new().check(key, found.check());
         transaction = match state {
@@ -474,37 +505,60 @@ impl Grid {
         Ok(last.map_or(0, |(_, number)| number + 1))
     }
 
-    /// Calls a trigger for an event. The object may have changed since, or may be gone.
-    pub(crate) async fn trigger(
-        &self,
-        method: &str,
-        event: &EventRecord,
-        idempotency_key: String,
-    ) -> Result<(), Error> {
+    /// Calls the next trigger of an event. Its change and the progress of the event are one transaction, so
+    /// that the change is made once. The object may have changed since the event, or may be gone.
+    pub(crate) async fn trigger(&self, event: &StoredEvent) -> Result<(), Error> {
         let class = self.class();
+        let EventRecord { collection, cause, kind, at, .. } = &event.record;
+        let Some(name) = event.record.triggers.first() else { return self.advance(event).await };
         // The trigger was removed.
-        let Some(definition) = class.methods.get(method) else { return Ok(()) };
-        let mut call = Invocation {
-            collection: Some(event.collection.clone()),
-            id: ObjectId::parse(&event.id)?,
-            method: method.to_owned(),
-            args: json!({"event": event.kind, "at": event.at, "cause": event.cause}),
+        let Some(method) = class.methods.get(name) else { return self.advance(event).await };
+        let call = Invocation {
+            collection: Some(collection.clone()),
+            id: ObjectId::parse(&event.record.id)?,
+            method: name.clone(),
+            args: json!({"event": kind, "at": at, "cause": cause}),
             caller: Access::Private,
-            idempotency_key: Some(idempotency_key),
-            depth: event.cause.depth + 1,
+            idempotency_key: None,
+            expected: Expected::Anything,
+            depth: cause.depth + 1,
+            chain: Vec::new(),
             headers: Vec::new(),
         };
-        match self.invoke(&call).await {
-            Err(Error::NotFound(_)) => {
-                // It has no state that could change.
-                call.idempotency_key = None;
-                let object = CalledObject { id: &event.id, version: 0, state: &State::new() };
-                let (invocation, headers) = (new_id(), [].as_slice());
-                let invocation = invocation.as_str();
-                let call = Call { method, object, args: &call.args, invocation, headers };
-                self.functions.call(definition, &call).await.map(drop)
+        let key = Self::key(&class, Some(collection), &call.id)?;
+        let _turn = self.turns.take_always(&key).await?;
+        let found = self.read(&class, Some(collection), &call.id).await?;
+        let attempt = new_id();
+        let (_, state) = match found.state(&class) {
+            Ok(state) => self.call_function(method, &call, &event.id(), &found, &state).await?,
+            // It has no state that could change.
+            Err(_) => {
+                let empty = State::new();
+                let called = self.call_function(method, &call, &event.id(), &found, &empty).await?;
+                (called.0, None)
             }
-            outcome => outcome.map(drop),
+        };
+        let transaction = match state.filter(|it| found.is_other(it)) {
+            None => Transaction::new(),
+            Some(state) => {
+                let cause = Cause { method: Some(name.clone()), depth: call.depth };
+                let (state, invocation) = (Some(state), attempt.as_str());
+                let change = ObjectChange { found: &found, state, invocation, cause };
+                self.transaction(&class, &change).await?
+            }
+        };
+        match self.store.commit(event.advanced(transaction)?).await {
+            // The event is read again after a conflict.
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Skips a trigger.
+    async fn advance(&self, event: &StoredEvent) -> Result<(), Error> {
+        match self.store.commit(event.advanced(Transaction::new())?).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -515,33 +569,16 @@ impl Grid {
         found: &Found,
         invocation: &str,
     ) -> Result<Committed, Error> {
-        let has_event = transaction.changes.iter().any(|it| it.key().starts_with(EVENTS));
-        let committed = self.committed(transaction, found, invocation).await;
-        // Also after an unknown outcome: the event may have been stored.
-        if has_event && !matches!(committed, Ok(Committed::Conflict)) {
-            self.events.add(&found.key);
-        }
-        committed
-    }
-
-    async fn committed(
-        &self,
-        transaction: Transaction,
-        found: &Found,
-        invocation: &str,
-    ) -> Result<Committed, Error> {
         match self.store.commit(transaction).await {
             Ok(revision) => Ok(Committed::At(revision)),
             Err(StoreError::Conflict { .. }) => Ok(Committed::Conflict),
             Err(StoreError::UnknownOutcome { reason }) => {
-                let Some(entry) = self.store.get(&found.key).await? else {
-                    return Err(Error::UnknownOutcome(reason));
-                };
-                let record: ObjectRecord = decode(&found.key, &entry.value)?;
-                if record.last == invocation {
-                    Ok(Committed::At(entry.version))
-                } else {
-                    Err(Error::UnknownOutcome(reason))
+                let unknown = Error::UnknownOutcome(reason);
+                let Ok(Some(entry)) = self.store.get(&found.key).await else { return Err(unknown) };
+                let record: Result<ObjectRecord, _> = decode(&found.key, &entry.value);
+                match record {
+                    Ok(record) if record.last == invocation => Ok(Committed::At(entry.version)),
+                    _ => Err(unknown),
                 }
             }
             Err(error) => Err(error.into()),
@@ -566,11 +603,15 @@ impl Grid {
 
     fn key(class: &Class, collection: Option<&str>, id: &ObjectId) -> Result<String, Error> {
         let collection = class.collection(collection)?;
+        let key = object_key(collection, id);
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Error::InvalidId("is too long for the name of its collection".to_owned()));
+        }
         if class.state_type == StateType::Singleton && id.as_str() != ObjectId::SINGLETON {
             let reason = format!("must be {:?}: the class has one object", ObjectId::SINGLETON);
             return Err(Error::InvalidId(reason));
         }
-        Ok(object_key(collection, id))
+        Ok(key)
     }
 
     async fn read(
@@ -590,42 +631,71 @@ impl Grid {
 
 /// A call that is made at most once.
 struct Once {
-    /// Where an earlier result may be: in the present period, where this result is stored, and in the
-    /// one before.
-    keys: [String; 2],
+    object_key: String,
+    key: String,
     fingerprint: String,
+    /// The period in which the call began.
+    began: i64,
 }
 
 impl Once {
     fn new(call: &Invocation, object_key: &str, key: &str) -> Result<Self, Error> {
         let is_valid = !key.is_empty()
             && key.len() <= MAX_IDEMPOTENCY_KEY_BYTES
-            && key.chars().all(|it| it.is_ascii_graphic() && it != '/');
+            && key.chars().all(|it| it.is_ascii_graphic());
         if !is_valid {
             let limit = MAX_IDEMPOTENCY_KEY_BYTES;
-            let reason = format!("must have 1 to {limit} visible ASCII characters, and no /");
+            let reason = format!("must have 1 to {limit} visible ASCII characters");
             return Err(Error::InvalidIdempotencyKey(reason));
         }
         let mut hash = Sha256::new();
         hash.update(&call.method);
         hash.update([0]);
         hash.update(call.args.to_string());
-        let digest = hash.finalize();
-        let fingerprint = hex::encode(digest);
-        let now = period(now());
-        let keys = [now, now - 1].map(|period| invocation_key(period, object_key, key));
-        Ok(Self { keys, fingerprint })
+        Ok(Self {
+            object_key: object_key.to_owned(),
+            key: key.to_owned(),
+            fingerprint: hex::encode(hash.finalize()),
+            began: period(now()),
+        })
+    }
+
+    /// Where a result may be, by the period of its end; also in the next period, if the clock of another
+    /// node is ahead.
+    fn keys(&self, until: i64) -> impl Iterator<Item = String> + '_ {
+        let first = (self.began - 1).max(until - MAX_PERIODS);
+        (first..=until + 1).map(|it| invocation_key(it, &self.object_key, &self.key))
     }
 
     fn record(&self, transaction: Transaction, result: &Value) -> Result<Transaction, Error> {
-        let record = InvocationRecord {
-            fingerprint: self.fingerprint.clone(),
-            result: result.clone(),
-            at: now(),
-        };
-        let [present, before] = &self.keys;
-        let transaction = transaction.check(present, Check::Absent).check(before, Check::Absent);
-        Ok(transaction.put(present, encode(&record)?))
+        let at = now();
+        let record =
+            InvocationRecord { fingerprint: self.fingerprint.clone(), result: result.clone(), at };
+        let present = period(at);
+        let absent = |transaction: Transaction, key| transaction.check(key, Check::Absent);
+        let transaction = self.keys(present).fold(transaction, absent);
+        let key = invocation_key(present, &self.object_key, &self.key);
+        Ok(transaction.put(key, encode(&record)?))
+    }
+}
+
+/// Whether two states are equal. Functions may write the number 1.0 as 1.
+fn same_state(left: &State, right: &State) -> bool {
+    left.len() == right.len()
+        && left.iter().all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
+}
+
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => {
+            left == right || (left.is_f64() || right.is_f64()) && left.as_f64() == right.as_f64()
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => same_state(left, right),
+        _ => left == right,
     }
 }
 

@@ -5,7 +5,6 @@
 //! that fails if anything else has changed the object, so that correctness doesn't depend on turns.
 
 mod api;
-mod changed;
 pub mod class;
 mod error;
 mod function;
@@ -13,6 +12,7 @@ mod grid;
 mod object_id;
 pub mod outbox;
 mod record;
+mod stored_event;
 mod turns;
 
 pub use api::router;

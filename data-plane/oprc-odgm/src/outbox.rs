@@ -1,68 +1,50 @@
 //! Delivers events: calls the triggers of changes, in the order of the changes of each object, until each
 //! call has succeeded.
 //!
-//! Events are stored with the change. One is deleted after its triggers were called, so each is called at
-//! least once; an idempotency key keeps the state from changing twice.
+//! Events are stored with the change. The change that a trigger makes and the progress of its event are
+//! one transaction, so each trigger is called at least once, and its change is made once.
 //!
 //! A function that can't be reached is called again until it responds. An event that a function keeps
 //! refusing is parked: it stays, with its reason, and blocks the later events of its object until it is
 //! retried or discarded.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    sync::Arc,
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
     time::Duration,
 };
 
 use jiff::Timestamp;
-use oprc_cp_storage::{Check, Error as StoreError, Transaction};
-use parking_lot::Mutex;
+use oprc_cp_storage::{Change, Check, Error as StoreError, Revision, Transaction, Watch};
 use serde::Serialize;
-use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio::{
+    task::{Id, JoinSet},
+    time::{Instant, sleep, sleep_until},
+};
 
 use crate::{
     Error, Grid,
     record::{
-        EVENTS, EventRecord, PARKED, ParkedRecord, decode, encode, events_prefix, parked_key,
-        parse_event_key,
+        EVENTS, PARKED, ParkedRecord, decode, encode, events_prefix, parked_key, parse_event_key,
     },
+    stored_event::StoredEvent,
 };
 
 /// Objects whose triggers are called at once.
 const MAX_CALLS: usize = 64;
 /// Attempts of a call that the function refuses, until its event is parked.
-const MAX_ATTEMPTS: u32 = 8;
+const MAX_REFUSALS: u32 = 10;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
-
-/// Growing delays between attempts.
-#[derive(Clone, Copy, Debug)]
-struct Backoff {
-    next: Duration,
-}
-
-impl Backoff {
-    async fn wait(&mut self) {
-        sleep(self.next).await;
-        self.next = MAX_DELAY.min(self.next * 2);
-    }
-}
+/// Events that are read at once.
+const PAGE: usize = 1000;
 
 /// Calls triggers until it is dropped.
 #[derive(Debug)]
 pub struct Outbox {
     grid: Grid,
-    objects: Arc<Mutex<HashMap<String, Delivery>>>,
-    calls: Arc<Semaphore>,
-    backoff: Backoff,
-}
-
-/// Whether events of an object are being delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Delivery {
-    Active,
-    /// An event was added meanwhile.
-    Again,
+    /// Between the first two attempts of a call.
+    first_delay: Duration,
 }
 
 /// An event that isn't delivered any more.
@@ -77,142 +59,202 @@ pub struct ParkedEvent {
     pub at: i64,
 }
 
+/// Objects with events.
+#[derive(Debug, Default)]
+struct Objects {
+    all: HashMap<String, Object>,
+    /// Those to be delivered now, in this order.
+    queue: VecDeque<String>,
+    /// Those that wait for another attempt.
+    waiting: BinaryHeap<Reverse<(Instant, String)>>,
+}
+
+#[derive(Debug, Default)]
+struct Object {
+    /// An event was added while it is delivered.
+    again: bool,
+    /// Consecutive failures of its first event, and how many of them are refusals.
+    failures: u32,
+    refusals: u32,
+}
+
+/// What delivering the first event of an object led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A trigger was called.
+    Called,
+    /// There is no event, or it is parked.
+    Idle,
+    Failed,
+    Refused,
+}
+
+impl Objects {
+    fn add(&mut self, object: &str) {
+        match self.all.get_mut(object) {
+            Some(known) => known.again = true,
+            None => {
+                self.all.insert(object.to_owned(), Object::default());
+                self.queue.push_back(object.to_owned());
+            }
+        }
+    }
+
+    /// Moves objects whose time has come to the queue.
+    fn wake(&mut self, now: Instant) {
+        while self.waiting.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            if let Some(Reverse((_, object))) = self.waiting.pop() {
+                self.queue.push_back(object);
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.waiting.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn done(&mut self, object: String, step: Step, first_delay: Duration) {
+        let Some(known) = self.all.get_mut(&object) else { return };
+        match step {
+            Step::Idle if !known.again => {
+                self.all.remove(&object);
+            }
+            Step::Called | Step::Idle => {
+                *known = Object::default();
+                self.queue.push_back(object);
+            }
+            Step::Failed | Step::Refused => {
+                let delay = first_delay.saturating_mul(1 << known.failures.min(16)).min(MAX_DELAY);
+                known.failures += 1;
+                known.refusals += u32::from(step == Step::Refused);
+                self.waiting.push(Reverse((Instant::now() + delay, object)));
+            }
+        }
+    }
+
+    fn refusals(&self, object: &str) -> u32 {
+        self.all.get(object).map_or(0, |it| it.refusals)
+    }
+}
+
 impl Outbox {
     pub fn new(grid: Grid) -> Self {
-        let (objects, calls) = (Arc::default(), Arc::new(Semaphore::new(MAX_CALLS)));
-        Self { grid, objects, calls, backoff: Backoff { next: FIRST_DELAY } }
+        Self { grid, first_delay: FIRST_DELAY }
     }
 
     /// Delivers events that are left from earlier, then new ones.
-    pub async fn run(self) -> Result<(), Error> {
-        let mut deliveries = JoinSet::new();
-        let parked: HashSet<_> = parked(&self.grid).await?.into_iter().map(|it| it.key).collect();
-        let page = self.grid.store().list(EVENTS).await?;
-        let left: HashSet<_> = page
-            .entries
-            .iter()
-            .filter_map(|it| parse_event_key(&it.key))
-            .map(|(object, _)| object.to_owned())
-            .collect();
-        for object in left {
-            let is_parked = parked.iter().any(|key| key.starts_with(&events_prefix(&object)));
-            if !is_parked {
-                self.deliver(&mut deliveries, object);
-            }
-        }
+    pub async fn run(self) {
+        let mut objects = Objects::default();
+        let (mut steps, mut running) = (JoinSet::new(), HashMap::<Id, String>::new());
+        let mut watch = None;
         loop {
+            if watch.is_none() {
+                watch = self.follow(&mut objects).await;
+            }
+            objects.wake(Instant::now());
+            while running.len() < MAX_CALLS
+                && let Some(object) = objects.queue.pop_front()
+            {
+                let (grid, refusals) = (self.grid.clone(), objects.refusals(&object));
+                let delivered = object.clone();
+                let task = steps.spawn(async move { step(&grid, &delivered, refusals).await });
+                running.insert(task.id(), object);
+            }
+            let wake = objects.next_wake();
             tokio::select! {
-                changed = self.grid.events().take() => {
-                    for object in changed {
-                        self.deliver(&mut deliveries, object);
+                commit = next_commit(watch.as_mut()) => match commit {
+                    Some(changed) => changed.iter().for_each(|object| objects.add(object)),
+                    None => watch = None,
+                },
+                Some(ended) = steps.join_next_with_id() => {
+                    let (id, outcome) = match ended {
+                        Ok((id, outcome)) => (id, outcome),
+                        // A panic must not stop the delivery.
+                        Err(error) => (error.id(), Step::Failed),
+                    };
+                    if let Some(object) = running.remove(&id) {
+                        objects.done(object, outcome, self.first_delay);
                     }
                 }
-                Some(_) = deliveries.join_next() => {}
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }
     }
 
-    fn deliver(&self, deliveries: &mut JoinSet<()>, object: String) {
-        match self.objects.lock().entry(object.clone()) {
-            Entry::Occupied(mut active) => {
-                active.insert(Delivery::Again);
-                return;
-            }
-            Entry::Vacant(idle) => idle.insert(Delivery::Active),
-        };
-        let objects = self.objects.clone();
-        let (grid, calls, backoff) = (self.grid.clone(), self.calls.clone(), self.backoff);
-        let deliverer = Deliverer { grid, calls, backoff };
-        deliveries.spawn(async move {
+    /// Reads all events, and watches for further ones. None if the store is unavailable.
+    async fn follow(&self, objects: &mut Objects) -> Option<Watch> {
+        let followed = async {
+            let (mut after, mut first) = (None::<String>, None::<Revision>);
             loop {
-                deliverer.deliver_all(&object).await;
-                let mut objects = objects.lock();
-                if objects.get(&object) != Some(&Delivery::Again) {
-                    objects.remove(&object);
-                    return;
-                }
-                objects.insert(object.clone(), Delivery::Active);
-            }
-        });
-    }
-}
-
-/// Delivers events of one object.
-struct Deliverer {
-    grid: Grid,
-    calls: Arc<Semaphore>,
-    backoff: Backoff,
-}
-
-impl Deliverer {
-    /// Delivers all events, in their order, until there is none or one is parked.
-    async fn deliver_all(&self, object: &str) {
-        let mut backoff = self.backoff;
-        loop {
-            match next(&self.grid, object).await {
-                Ok(None) => return,
-                Ok(Some((key, event))) => {
-                    if !self.deliver(&key, &event).await {
-                        return;
+                let page = self.grid.store().range(EVENTS, after.as_deref(), PAGE).await?;
+                first.get_or_insert(page.revision);
+                for entry in &page.entries {
+                    if let Some((object, _)) = parse_event_key(&entry.key) {
+                        objects.add(object);
                     }
-                    backoff = self.backoff;
                 }
-                Err(_) => backoff.wait().await,
+                after = page.entries.last().map(|it| it.key.clone());
+                if !page.more {
+                    return self.grid.store().watch(EVENTS, first).await;
+                }
+            }
+        };
+        match followed.await {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read events, trying again");
+                sleep(self.first_delay).await;
+                None
             }
         }
     }
+}
 
-    /// Calls all triggers of an event, then deletes it. Returns false if it is parked.
-    async fn deliver(&self, key: &str, event: &EventRecord) -> bool {
-        let Self { grid, calls, .. } = self;
-        let number = parse_event_key(key).map_or(0, |(_, number)| number);
-        let (mut backoff, mut refused) = (self.backoff, 0);
-        let mut triggers = event.triggers.iter().enumerate().peekable();
-        while let Some((index, method)) = triggers.peek() {
-            let once = format!("event-{:x}-{number:x}-{index}", event.at);
-            let called = {
-                let Ok(_permit) = calls.acquire().await else { return false };
-                grid.trigger(method, event, once).await
-            };
-            let Err(error) = called else {
-                triggers.next();
-                continue;
-            };
-            refused += u32::from(is_permanent(&error));
-            if refused >= MAX_ATTEMPTS {
-                let parked = ParkedRecord {
-                    trigger: (*method).clone(),
-                    reason: error.to_string(),
-                    attempts: refused,
-                    at: Timestamp::now().as_millisecond(),
-                };
-                if park(grid, key, &parked).await.is_ok() {
-                    return false;
-                }
-            }
-            backoff.wait().await;
+/// The objects of the next commit with events. None if the watch has ended.
+async fn next_commit(watch: Option<&mut Watch>) -> Option<Vec<String>> {
+    let commit = watch?.next().await.ok()?;
+    let puts = commit.changes.iter().filter(|it| matches!(it, Change::Put { .. }));
+    let objects = puts.filter_map(|it| parse_event_key(it.key()));
+    Some(objects.map(|(object, _)| object.to_owned()).collect())
+}
+
+/// Calls the next trigger of the oldest event of an object.
+async fn step(grid: &Grid, object: &str, refusals: u32) -> Step {
+    let event = match oldest(grid, object).await {
+        Ok(Some(event)) => event,
+        Ok(None) => return Step::Idle,
+        Err(error) => {
+            tracing::warn!(object, %error, "cannot read an event, trying again");
+            return Step::Failed;
         }
-        let mut backoff = self.backoff;
-        while grid.store().commit(Transaction::new().delete(key)).await.is_err() {
-            backoff.wait().await;
-        }
-        true
+    };
+    let Err(error) = grid.trigger(&event).await else { return Step::Called };
+    tracing::debug!(object, %error, "a trigger failed, trying again");
+    if !is_refusal(&error) {
+        return Step::Failed;
+    }
+    if refusals + 1 < MAX_REFUSALS {
+        return Step::Refused;
+    }
+    match park(grid, &event, refusals + 1, &error).await {
+        Ok(()) => Step::Idle,
+        Err(_) => Step::Refused,
     }
 }
 
 /// The oldest event of an object; none if there is none, or it is parked.
-async fn next(grid: &Grid, object: &str) -> Result<Option<(String, EventRecord)>, Error> {
+async fn oldest(grid: &Grid, object: &str) -> Result<Option<StoredEvent>, Error> {
     let page = grid.store().range(&events_prefix(object), None, 1).await?;
     let Some(entry) = page.entries.into_iter().next() else { return Ok(None) };
     if grid.store().get(&parked_key(&entry.key)).await?.is_some() {
         return Ok(None);
     }
-    let event = decode(&entry.key, &entry.value)?;
-    Ok(Some((entry.key, event)))
+    let record = decode(&entry.key, &entry.value)?;
+    Ok(Some(StoredEvent { key: entry.key, version: entry.version, record }))
 }
 
-/// Whether a call of the same event would fail again.
-fn is_permanent(error: &Error) -> bool {
+/// Whether the same call would be refused again.
+fn is_refusal(error: &Error) -> bool {
     !matches!(
         error,
         Error::FunctionUnreachable(_)
@@ -225,32 +267,54 @@ fn is_permanent(error: &Error) -> bool {
     )
 }
 
-async fn park(grid: &Grid, key: &str, record: &ParkedRecord) -> Result<(), Error> {
-    let transaction = Transaction::new().put(parked_key(key), encode(record)?);
+async fn park(grid: &Grid, event: &StoredEvent, attempts: u32, error: &Error) -> Result<(), Error> {
+    let trigger = event.record.triggers.first().cloned().unwrap_or_default();
+    tracing::warn!(event = event.key, trigger, %error, "an event is parked");
+    let at = Timestamp::now().as_millisecond();
+    let record = ParkedRecord { trigger, reason: error.to_string(), attempts, at };
+    let transaction = Transaction::new()
+        .check(&event.key, Check::Version(event.version))
+        .put(parked_key(&event.key), encode(&record)?);
     grid.store().commit(transaction).await?;
     Ok(())
 }
 
 /// Delivers a parked event again.
 pub async fn retry(grid: &Grid, key: &str) -> Result<(), Error> {
-    unpark(grid, key, Transaction::new().delete(parked_key(key))).await
+    let missing = || Error::NotFound(key.to_owned());
+    parse_event_key(key).ok_or_else(missing)?;
+    let entry = grid.store().get(key).await?.ok_or_else(missing)?;
+    let transaction = Transaction::new()
+        .check(parked_key(key), Check::Exists)
+        .check(key, Check::Version(entry.version))
+        .delete(parked_key(key))
+        // The outbox sees that the event was written.
+        .put(key, entry.value);
+    unpark(grid, key, transaction).await
 }
 
 /// Deletes a parked event, so that the later ones of its object are delivered.
 pub async fn discard(grid: &Grid, key: &str) -> Result<(), Error> {
-    unpark(grid, key, Transaction::new().delete(parked_key(key)).delete(key)).await
+    let (object, _) = parse_event_key(key).ok_or_else(|| Error::NotFound(key.to_owned()))?;
+    let mut transaction = Transaction::new()
+        .check(parked_key(key), Check::Exists)
+        .delete(parked_key(key))
+        .delete(key);
+    // The outbox sees that the next event was written.
+    let page = grid.store().range(&events_prefix(object), Some(key), 1).await?;
+    if let Some(next) = page.entries.into_iter().next() {
+        transaction =
+            transaction.check(&next.key, Check::Version(next.version)).put(next.key, next.value);
+    }
+    unpark(grid, key, transaction).await
 }
 
 async fn unpark(grid: &Grid, key: &str, transaction: Transaction) -> Result<(), Error> {
-    let missing = || Error::NotFound(key.to_owned());
-    let (object, _) = parse_event_key(key).ok_or_else(missing)?;
-    let transaction = transaction.check(parked_key(key), Check::Exists);
-    grid.store().commit(transaction).await.map_err(|error| match error {
-        StoreError::Conflict { .. } => missing(),
-        other => other.into(),
-    })?;
-    grid.events().add(object);
-    Ok(())
+    match grid.store().commit(transaction).await {
+        Ok(_) => Ok(()),
+        Err(StoreError::Conflict { .. }) => Err(Error::NotFound(key.to_owned())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// All parked events.

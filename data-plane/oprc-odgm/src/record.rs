@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, ObjectId,
@@ -29,7 +30,7 @@ pub(crate) struct EventRecord {
     pub(crate) id: String,
     pub(crate) kind: ChangeKind,
     pub(crate) cause: Cause,
-    /// Methods to call, in this order.
+    /// Methods that are still to be called, in this order.
     pub(crate) triggers: Vec<String>,
     /// Milliseconds since 1970.
     pub(crate) at: i64,
@@ -96,8 +97,9 @@ pub(crate) fn object_key(collection: &str, id: &ObjectId) -> String {
     format!("{}{id}", objects_prefix(collection))
 }
 
+/// Names of collections may contain `/`, which separates the parts of keys.
 pub(crate) fn objects_prefix(collection: &str) -> String {
-    format!("o/{collection}/")
+    format!("o/{}/", collection.replace('%', "%25").replace('/', "%2F"))
 }
 
 /// The period of a time.
@@ -110,7 +112,8 @@ pub(crate) const INVOCATIONS: &str = "i/";
 
 /// Keys are in the order of periods.
 pub(crate) fn invocation_key(period: i64, object_key: &str, idempotency_key: &str) -> String {
-    format!("{INVOCATIONS}{period:012}/{object_key}/{idempotency_key}")
+    let digest = Sha256::digest(format!("{object_key}/{idempotency_key}"));
+    format!("{INVOCATIONS}{period:012}/{}", hex::encode(digest))
 }
 
 /// The period of the key of an invocation.

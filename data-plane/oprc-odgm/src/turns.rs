@@ -44,11 +44,20 @@ struct Place {
 impl Turns {
     /// Waits for the turn of a call on an object. The future may be dropped.
     pub(crate) async fn take(&self, key: &str) -> Result<Turn, Error> {
+        self.take_if(key, MAX_WAITING).await
+    }
+
+    /// Waits for the turn however many calls wait.
+    pub(crate) async fn take_always(&self, key: &str) -> Result<Turn, Error> {
+        self.take_if(key, usize::MAX).await
+    }
+
+    async fn take_if(&self, key: &str, max_waiting: usize) -> Result<Turn, Error> {
         let (lock, place) = {
             let mut objects = self.objects.lock();
             let object = objects.entry(key.to_owned()).or_default();
-            if object.calls > MAX_WAITING {
-                return Err(Error::Overloaded(MAX_WAITING));
+            if object.calls > max_waiting {
+                return Err(Error::Overloaded(max_waiting));
             }
             object.calls += 1;
             (object.lock.clone(), Place { turns: self.clone(), key: key.to_owned() })

@@ -59,6 +59,8 @@ impl From<Error> for Problem {
             Error::IdempotencyKeyReused => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED")
             }
+            Error::Reentrant(_) => (StatusCode::CONFLICT, "REENTRANT"),
+            Error::Unstorable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "UNSTORABLE"),
             Error::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"),
             Error::Refused { status, .. } => {
                 let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);

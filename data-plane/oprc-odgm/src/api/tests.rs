@@ -118,7 +118,7 @@ type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a Value, u16, &'a
 async fn failures_are_problem_documents() {
     let api = api().await;
     send(&api, "PUT", "/objects/a", &[], &json!({"count": 0})).await;
-    let (none, long) = (Value::Null, format!("/objects/{}", "x".repeat(257)));
+    let (none, long) = (Value::Null, format!("/objects/{}", "x".repeat(201)));
     let large = json!({"count": 0, "note": "x".repeat(300 << 10)});
     let wrong = json!({"count": "1"});
     let cases: [Case<'_>; 14] = [

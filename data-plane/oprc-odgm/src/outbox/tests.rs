@@ -1,4 +1,7 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use axum::{
     Json, Router,
@@ -8,6 +11,7 @@ use axum::{
     routing::post,
 };
 use oprc_cp_storage::Store;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -66,9 +70,8 @@ async fn class(function: &Function, triggers: &[&str]) -> Class {
 fn running(store: &Store, class: &Class) -> (Grid, JoinSet<()>) {
     let grid = Grid::new(store.clone(), class.clone());
     let mut tasks = JoinSet::new();
-    let backoff = Backoff { next: Duration::from_millis(1) };
-    let outbox = Outbox { backoff, ..Outbox::new(grid.clone()) };
-    tasks.spawn(async { outbox.run().await.unwrap() });
+    let outbox = Outbox { grid: grid.clone(), first_delay: Duration::from_millis(1) };
+    tasks.spawn(outbox.run());
     (grid, tasks)
 }
 
@@ -85,7 +88,9 @@ async fn add_once(grid: &Grid, id: &str) {
         args: Value::Null,
         caller: Access::Public,
         idempotency_key: None,
+        expected: Expected::Anything,
         depth: 0,
+        chain: Vec::new(),
         headers: Vec::new(),
     };
     grid.invoke(&call).await.unwrap();
@@ -163,7 +168,7 @@ async fn a_refused_event_is_parked_and_blocks_only_its_object() {
     delivered(&grid, 3).await;
     assert_eq!(function.kinds("good").len(), 3);
     let all = parked(&grid).await.unwrap();
-    assert_eq!((all.len(), all[0].attempts), (1, MAX_ATTEMPTS));
+    assert_eq!((all.len(), all[0].attempts), (1, MAX_REFUSALS));
     assert_eq!(all[0].reason, "the function refused the call: not this one");
     // It stays parked after a restart.
     drop(tasks);
@@ -202,4 +207,46 @@ async fn triggers_change_the_object_and_end_at_the_depth() {
     add_once(&grid, "a").await;
     delivered(&grid, 0).await;
     assert_eq!(grid.get(None, &id).await.unwrap().state["count"], json!(16));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trigger_changes_the_object_once_even_if_the_next_one_is_refused() {
+    let (function, store) = (Function::default(), Store::memory());
+    function.refuses.store(true, Ordering::SeqCst);
+    let class = class(&function, &["add", "observe"]).await;
+    let (grid, tasks) = running(&store, &class);
+    let mut watch = store.watch(PARKED, None).await.unwrap();
+    put(&grid, "bad", 0).await;
+    tokio::time::timeout(Duration::from_mins(1), watch.next()).await.expect("parked").unwrap();
+    // Also after a restart.
+    drop(tasks);
+    let (grid, _tasks) = running(&store, &class);
+    function.refuses.store(false, Ordering::SeqCst);
+    for event in parked(&grid).await.unwrap() {
+        retry(&grid, &event.key).await.unwrap();
+    }
+    delivered(&grid, 0).await;
+    let found = grid.get(None, &ObjectId::parse("bad").unwrap()).await.unwrap();
+    assert_eq!(found.state["count"], json!(1));
+    assert_eq!(parked(&grid).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_a_deleted_object_stay_before_those_of_a_new_one() {
+    let (function, store) = (Function::default(), Store::memory());
+    let with_trigger = class(&function, &["observe"]).await;
+    let without = Class { triggers: Vec::new(), ..with_trigger.clone() };
+    // Nothing is delivered yet.
+    let grid = Grid::new(store.clone(), with_trigger.clone());
+    put(&grid, "a", 0).await;
+    grid.delete(None, &ObjectId::parse("a").unwrap(), Expected::Exists).await.unwrap();
+    grid.set_class(without);
+    put(&grid, "a", 1).await;
+    grid.set_class(with_trigger.clone());
+    for number in 2..5 {
+        put(&grid, "a", number).await;
+    }
+    let (grid, _tasks) = running(&store, &with_trigger);
+    delivered(&grid, 0).await;
+    assert_eq!(function.kinds("a"), ["CREATED", "DELETED", "UPDATED", "UPDATED", "UPDATED"]);
 }

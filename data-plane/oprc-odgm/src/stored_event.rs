@@ -1,0 +1,34 @@
+//! An event of the store, and its progress.
+
+use oprc_cp_storage::{Check, Revision, Transaction};
+
+use crate::{
+    Error,
+    record::{EventRecord, encode, parked_key},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct StoredEvent {
+    pub(crate) key: String,
+    pub(crate) version: Revision,
+    pub(crate) record: EventRecord,
+}
+
+impl StoredEvent {
+    /// Identifies the call of its next trigger, in each attempt.
+    pub(crate) fn id(&self) -> String {
+        format!("{}-{}-{}", self.key, self.record.at, self.record.triggers.len())
+    }
+
+    /// Adds that the next trigger was called. After the last one, the event is deleted. Fails if the event
+    /// has changed.
+    pub(crate) fn advanced(&self, transaction: Transaction) -> Result<Transaction, Error> {
+        let transaction = transaction.check(&self.key, Check::Version(self.version));
+        let triggers: Vec<_> = self.record.triggers.iter().skip(1).cloned().collect();
+        if triggers.is_empty() {
+            return Ok(transaction.delete(&self.key).delete(parked_key(&self.key)));
+        }
+        let record = EventRecord { triggers, ..self.record.clone() };
+        Ok(transaction.put(&self.key, encode(&record)?).delete(parked_key(&self.key)))
+    }
+}

@@ -249,15 +249,19 @@ impl Grid {
                 StoreError::Invalid { reason } => Error::InvalidId(reason),
                 other => other.into(),
             })?;
-            for entry in page.entries {
+            let mut entries = page.entries.into_iter().peekable();
+            while bytes < MAX_PAGE_BYTES
+                && let Some(entry) = entries.next()
+            {
                 let record: ObjectRecord = decode(&entry.key, &entry.value)?;
                 let id = entry.key.strip_prefix(&objects).unwrap_or_default().to_owned();
                 bytes += entry.value.len();
                 found.push(Object { id, version: entry.version.0, state: record.state });
                 after = Some(entry.key);
             }
-            if !page.more || found.len() >= limit || bytes >= MAX_PAGE_BYTES {
-                let next = found.last().filter(|_| page.more).map(|it| it.id.clone());
+            let more = page.more || entries.peek().is_some();
+            if !more || found.len() >= limit || bytes >= MAX_PAGE_BYTES {
+                let next = found.last().filter(|_| more).map(|it| it.id.clone());
                 return Ok(ObjectPage { objects: found, next });
             }
         }

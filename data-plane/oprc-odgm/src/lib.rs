@@ -6,6 +6,8 @@
 
 mod api;
 pub mod class;
+mod class_file;
+pub mod config;
 mod error;
 mod function;
 mod grid;
@@ -16,6 +18,7 @@ mod stored_event;
 mod turns;
 
 pub use api::router;
+pub use class_file::ClassFile;
 pub use error::Error;
 pub use grid::{Expected, Grid, Invocation, Object, ObjectPage, Outcome};
 pub use object_id::ObjectId;

@@ -4,7 +4,9 @@ use std::{borrow::Cow, sync::Arc};
 
 use hyper::header::{HeaderName, HeaderValue};
 use jiff::Timestamp;
-use oprc_cp_storage::{Check, Error as StoreError, MAX_OPERATIONS, Revision, Store, Transaction};
+use oprc_cp_storage::{
+    Change, Check, Error as StoreError, MAX_OPERATIONS, Revision, Store, Transaction,
+};
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Error, ObjectId,
     class::{Access, Cause, Class, Method, State, StateType},
+    counts::Counts,
     function::{Call, CalledObject, Functions},
     record::{
         ChangeKind, EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode, encode,
@@ -113,6 +116,7 @@ pub struct Grid {
     class: Arc<RwLock<Arc<Class>>>,
     turns: Turns,
     functions: Functions,
+    counts: Arc<Counts>,
 }
 
 /// An object that was read, or that doesn't exist.
@@ -203,10 +207,22 @@ fn now() -> i64 {
 }
 
 impl Grid {
+    /// The objects of a store, which nothing else changes.
+    pub async fn open(store: Store, class: Class) -> Result<Self, Error> {
+        let counts = Arc::new(Counts::read(&store, &class.collections).await?);
+        Ok(Self { counts, ..Self::new(store, class) })
+    }
+
+    /// The objects of an empty store.
     pub fn new(store: Store, class: Class) -> Self {
         let class = Arc::new(RwLock::new(Arc::new(class)));
         let (turns, functions) = (Turns::default(), Functions::new());
-        Self { store, class, turns, functions }
+        Self { store, class, turns, functions, counts: Arc::default() }
+    }
+
+    /// The number of objects of a collection.
+    pub fn count(&self, collection: &str) -> u64 {
+        self.counts.of(collection)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -542,6 +558,7 @@ impl Grid {
                 (called.0, None)
             }
         };
+        let is_created = state.is_some() && found.record.is_none();
         let transaction = match state.filter(|it| found.is_other(it)) {
             None => Transaction::new(),
             Some(state) => {
@@ -552,8 +569,12 @@ impl Grid {
             }
         };
         match self.store.commit(event.advanced(transaction)?).await {
+            Ok(_) => {
+                self.count_change(&found, is_created.then_some(true));
+                Ok(())
+            }
             // The event is read again after a conflict.
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -568,6 +589,30 @@ impl Grid {
 
     /// Commits a change of an object. Whether it was made is found out if the store doesn't know.
     async fn commit(
+        &self,
+        transaction: Transaction,
+        found: &Found,
+        invocation: &str,
+    ) -> Result<Committed, Error> {
+        let is_own = |it: &&Change| it.key() == found.key;
+        let change = transaction.changes.iter().find(is_own).map(|it| it.value().is_some());
+        let committed = self.committed(transaction, found, invocation).await;
+        if let Ok(Committed::At(_)) = committed {
+            self.count_change(found, change);
+        }
+        committed
+    }
+
+    /// `change` is whether the object was put or deleted.
+    fn count_change(&self, found: &Found, change: Option<bool>) {
+        match (&found.record, change) {
+            (None, Some(true)) => self.counts.created(&found.collection),
+            (Some(_), Some(false)) => self.counts.deleted(&found.collection),
+            _ => {}
+        }
+    }
+
+    async fn committed(
         &self,
         transaction: Transaction,
         found: &Found,

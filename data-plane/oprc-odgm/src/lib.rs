@@ -8,12 +8,15 @@ mod api;
 pub mod class;
 mod class_file;
 pub mod config;
+mod counts;
 mod error;
 mod function;
 mod grid;
+pub mod node;
 mod object_id;
 pub mod outbox;
 mod record;
+mod status;
 mod stored_event;
 mod turns;
 

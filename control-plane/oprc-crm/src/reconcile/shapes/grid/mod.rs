@@ -48,11 +48,11 @@ pub(crate) fn objects(
     let base = &context.class.identity.base;
     let name = names::odgm(base);
     let service = names::odgm_service(base);
-    let mut all = vec![objects::service(context, plan, &service)];
+    let mut all = vec![objects::service(context, &service, false)];
     let template = objects::template(context, plan, functions);
     let metadata = context.meta(&name, context.odgm_labels());
     let workload = if plan.stateful() {
-        all.push(objects::peers(context, &names::odgm_peers(base)));
+        all.push(objects::service(context, &names::odgm_peers(base), true));
         objects::stateful_set(context, plan, metadata.clone(), template)
     } else {
         objects::deployment(context, plan, metadata.clone(), template)

@@ -29,34 +29,16 @@ use crate::kinds::STATEFUL_SET;
 
 const VOLUME: &str = names::ODGM_VOLUME;
 
-/// The Service for functions.
-pub(super) fn service(context: &Context<'_>, plan: &OdgmPlan, name: &str) -> DesiredObject {
+pub(super) fn service(context: &Context<'_>, name: &str, headless: bool) -> DesiredObject {
     let spec = ServiceSpec {
-        // Functions that wait for the only node notice that it serves before the kubelet does. No other
-        // node could serve instead.
-        publish_not_ready_addresses: (plan.replicas == 1).then_some(true),
-        ..service_spec(context)
-    };
-    manifest::service(context.meta(name, context.odgm_labels()), spec)
-}
-
-/// The headless Service for nodes of the grid.
-pub(super) fn peers(context: &Context<'_>, name: &str) -> DesiredObject {
-    let spec = ServiceSpec {
-        cluster_ip: Some("None".to_owned()),
-        // Nodes connect to each other before they are ready.
-        publish_not_ready_addresses: Some(true),
-        ..service_spec(context)
-    };
-    manifest::service(context.meta(name, context.odgm_labels()), spec)
-}
-
-fn service_spec(context: &Context<'_>) -> ServiceSpec {
-    ServiceSpec {
         selector: Some(context.odgm_selector()),
         ports: Some(vec![service_port("grpc", GRID_PORT), service_port("zenoh", ZENOH_PORT)]),
+        cluster_ip: headless.then(|| "None".to_owned()),
+        // Nodes connect to each other before they are ready.
+        publish_not_ready_addresses: headless.then_some(true),
         ..ServiceSpec::default()
-    }
+    };
+    manifest::service(context.meta(name, context.odgm_labels()), spec)
 }
 
 fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan]) -> Container {

@@ -49,6 +49,9 @@ pub struct Situation<'a> {
     pub ready: u32,
     pub bounds: Bounds,
     pub safeguards: Safeguards,
+    /// Whether an autoscaler adds instances within seconds of a rising load. The floor needs no precaution
+    /// then.
+    pub has_fast_autoscaler: bool,
 }
 
 /// The lowest number of instances that enforcement set earlier.
@@ -143,6 +146,7 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     let change = decide(&Input {
         history: History { interval, samples: &offered },
         catch_up: catch_up(situation, startup),
+        precaution: !situation.has_fast_autoscaler,
         needs,
         current,
         running: situation.ready,
@@ -276,6 +280,7 @@ mod tests {
             ready,
             bounds: Bounds { min: 1, max: 20 },
             safeguards: Safeguards::default(),
+            has_fast_autoscaler: false,
         }
     }
 

@@ -71,6 +71,11 @@ impl Forecast {
         self.level + self.growth
     }
 
+    /// The present rate alone.
+    pub(crate) fn without_precaution(&self) -> Self {
+        Self { level: self.level, growth: 0.0, deviation: 0.0, surprise: 0.0 }
+    }
+
     /// What is added to the expected rate as a precaution.
     pub fn margin(&self) -> f64 {
         (DEVIATIONS * self.deviation).max(self.surprise)

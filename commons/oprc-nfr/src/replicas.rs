@@ -79,6 +79,8 @@ pub struct Input<'a> {
     /// Requests per second that are to be served in addition to those that arrive, until none waits any
     /// more from the past.
     pub catch_up: f64,
+    /// Whether instances are kept for growth and variation of the load.
+    pub precaution: bool,
     pub needs: Needs,
     /// The number that was decided last.
     pub current: u32,
@@ -180,6 +182,7 @@ fn recommend(input: &Input<'_>, history: &History<'_>, catch_up: f64) -> Option<
     let horizon = needs.startup + history.interval;
     let forecast =
         forecast(history, horizon).filter(|it| (it.expected() + catch_up).is_finite())?;
+    let forecast = if input.precaution { forecast } else { forecast.without_precaution() };
     let needed = needs.instances(forecast.expected(), NEEDED_MAX);
     let with_margin = (forecast.expected() + forecast.margin()) * (1.0 + HEADROOM);
     let cautious = needs.instances(with_margin, bounds.max);
@@ -244,6 +247,7 @@ mod tests {
         Input {
             history: History { interval: 15.0, samples },
             catch_up: 0.0,
+            precaution: true,
             needs: NEEDS,
             current,
             running: 0,
@@ -293,6 +297,16 @@ mod tests {
             decide(&Input { catch_up: f64::INFINITY, ..input(&[100.0; 40], 13, None) }),
             None
         );
+    }
+
+    #[test]
+    fn without_precaution_the_present_load_decides() {
+        let growing: Vec<_> = (0..40).map(|number| 100.0 + 4.0 * f64::from(number)).collect();
+        let cautious = decide(&input(&growing, 5, None)).unwrap();
+        let other = decide(&Input { precaution: false, ..input(&growing, 5, None) }).unwrap();
+        assert!(other.recommended < cautious.recommended, "{other:?} {cautious:?}");
+        let steady = decide(&input(&[other.forecast.level; 40], 5, None)).unwrap();
+        assert_eq!(other.recommended, steady.recommended);
     }
 
     #[test]

@@ -294,6 +294,7 @@ impl<'a> Controller<'a> {
                 ready: signals.ready(),
                 bounds: Bounds { min: 1, max: self.function.max_instances },
                 safeguards: Safeguards::default(),
+                has_fast_autoscaler: false,
             },
             &Floor {
                 instances: Some(self.floor),

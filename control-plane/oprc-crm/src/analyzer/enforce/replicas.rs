@@ -6,7 +6,10 @@ use oprc_nfr::{
     compliance::{RequirementKind, State},
     enforcement::{Baseline, Decision, Effect, Floor, Hold, Situation, decide_floor},
 };
-use oprc_unit::spec::{Dimension, EnforcementMode};
+use oprc_unit::{
+    Shape,
+    spec::{Dimension, EnforcementMode},
+};
 
 use super::{
     ClassInput, Enforced, EnforcementOptions, FunctionLoad, Problems, find, round, seconds,
@@ -106,6 +109,7 @@ fn situation<'a>(
         ready: load.ready,
         bounds: Bounds { min: count(scaling.min), max: count(scaling.max) },
         safeguards: options.safeguards,
+        has_fast_autoscaler: scaling.shape == Shape::Knative,
     }
 }
 

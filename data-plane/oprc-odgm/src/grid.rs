@@ -1,26 +1,25 @@
 //! The objects of a class: reads, writes and calls of methods.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use hyper::header::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use oprc_cp_storage::{
     Change, Check, Error as StoreError, MAX_OPERATIONS, Revision, Store, Transaction,
 };
 use parking_lot::RwLock;
-use serde::Serialize;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, ObjectId,
     class::{Access, Cause, Class, Method, State, StateType},
     counts::Counts,
     function::{Call, CalledObject, Functions},
+    invocation::{Expected, Invocation, Object, ObjectPage, Outcome},
+    object_change::{Found, ObjectChange},
+    once::Once,
     record::{
-        ChangeKind, EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode, encode,
-        event_key, events_prefix, invocation_key, object_key, objects_prefix, parse_event_key,
-        period, period_of_key,
+        EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode, encode, event_key,
+        events_prefix, object_key, objects_prefix, parse_event_key, period, period_of_key,
     },
     stored_event::StoredEvent,
     turns::Turns,
@@ -32,82 +31,9 @@ const MAX_PAGE: usize = 1000;
 /// Objects that are read at once, and bytes after which a page ends.
 const CHUNK: usize = 16;
 const MAX_PAGE_BYTES: usize = 4 << 20;
-/// The longest time between begin and end of a call with an idempotency key for which it is certainly made
-/// once, in periods.
-const MAX_PERIODS: i64 = 50;
 /// Keys of events are longer by 20 bytes, and the store accepts 512.
 const MAX_KEY_BYTES: usize = 490;
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
-const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
-
-/// An object with its version.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Object {
-    pub id: String,
-    pub version: u64,
-    pub state: State,
-}
-
-/// What a write expects of the object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expected {
-    #[default]
-    Anything,
-    Absent,
-    Exists,
-    Version(u64),
-}
-
-impl Expected {
-    fn check(self, version: Option<u64>) -> Result<(), Error> {
-        let holds = match self {
-            Self::Anything => true,
-            Self::Absent => version.is_none(),
-            Self::Exists => version.is_some(),
-            Self::Version(expected) => version == Some(expected),
-        };
-        if holds { Ok(()) } else { Err(Error::Changed { version }) }
-    }
-}
-
-/// A call of a method.
-#[derive(Clone, Debug)]
-pub struct Invocation {
-    pub collection: Option<String>,
-    pub id: ObjectId,
-    pub method: String,
-    pub args: Value,
-    pub caller: Access,
-    /// Identifies the call, so that its change is made at most once.
-    pub idempotency_key: Option<String>,
-    /// What the call expects of the object.
-    pub expected: Expected,
-    /// How many triggers led to the call.
-    pub depth: u32,
-    /// The objects whose methods led to the call.
-    pub chain: Vec<String>,
-    /// Headers for the function, such as the trace context.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-}
-
-/// The result of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    pub result: Value,
-    /// The version of the object afterwards; none if an earlier result is repeated.
-    pub version: Option<u64>,
-    /// Whether this is the result of an earlier call with the same idempotency key.
-    pub repeated: bool,
-}
-
-/// A part of a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ObjectPage {
-    pub objects: Vec<Object>,
-    /// The id after which the next page starts; none after the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}
 
 /// The objects of a class. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -117,77 +43,6 @@ pub struct Grid {
     turns: Turns,
     functions: Functions,
     counts: Arc<Counts>,
-}
-
-/// An object that was read, or that doesn't exist.
-struct Found {
-    collection: String,
-    id: ObjectId,
-    key: String,
-    record: Option<ObjectRecord>,
-    version: Option<Revision>,
-}
-
-impl Found {
-    fn version(&self) -> Option<u64> {
-        self.version.map(|it| it.0)
-    }
-
-    /// The only object of a class exists from the start.
-    fn state(&self, class: &Class) -> Result<Cow<'_, State>, Error> {
-        match &self.record {
-            Some(record) => Ok(Cow::Borrowed(&record.state)),
-            None if class.state_type == StateType::Singleton => Ok(Cow::Owned(State::new())),
-            None => Err(self.missing()),
-        }
-    }
-
-    /// Whether a state differs from that of the object.
-    fn is_other(&self, state: &State) -> bool {
-        self.record.as_ref().is_none_or(|it| !same_state(&it.state, state))
-    }
-
-    fn missing(&self) -> Error {
-        Error::NotFound(self.id.to_string())
-    }
-
-    fn check(&self) -> Check {
-        self.version.map_or(Check::Absent, Check::Version)
-    }
-}
-
-/// A change of an object.
-struct ObjectChange<'a> {
-    found: &'a Found,
-    /// None if the object is deleted.
-    state: Option<State>,
-    invocation: &'a str,
-    cause: Cause,
-}
-
-impl ObjectChange<'_> {
-    fn kind(&self) -> ChangeKind {
-        match (&self.found.record, &self.state) {
-            (_, None) => ChangeKind::Deleted,
-            (None, _) => ChangeKind::Created,
-            (Some(_), Some(_)) => ChangeKind::Updated,
-        }
-    }
-
-    /// The event for the triggers, if there are any.
-    fn event(&self, class: &Class) -> Option<EventRecord> {
-        let Found { collection, id, .. } = self.found;
-        let triggers = class.triggers(collection, &self.cause).map(|it| it.method.clone());
-        let triggers: Vec<_> = triggers.collect();
-        (!triggers.is_empty()).then(|| EventRecord {
-            collection: collection.clone(),
-            id: id.to_string(),
-            kind: self.kind(),
-            cause: self.cause.clone(),
-            triggers,
-            at: now(),
-        })
-    }
 }
 
 /// Whether a commit was made.
@@ -200,6 +55,10 @@ enum Committed {
 /// Identifies an attempt to change an object, so that its outcome can be found out.
 fn new_id() -> String {
     format!("{:016x}", fastrand::u64(..))
+}
+
+fn changes_too_often() -> Error {
+    Error::Unavailable("the object changes too often".to_owned())
 }
 
 fn now() -> i64 {
@@ -291,7 +150,9 @@ impl Grid {
         state: State,
         expected: Expected,
     ) -> Result<Object, Error> {
-        self.write(collection, id, expected, |_| Ok(state.clone())).await
+        let revision =
+            self.write(collection, id, expected, |_, _| Ok(Some(state.clone()))).await?.0;
+        Ok(Object { id: id.to_string(), version: revision.0, state })
     }
 
     /// Sets some keys of an object. A null removes a key.
@@ -302,8 +163,8 @@ impl Grid {
         changes: State,
         expected: Expected,
     ) -> Result<Object, Error> {
-        let patched = |before: Result<Cow<'_, State>, Error>| {
-            let mut state = before?.into_owned();
+        let patched = |found: &Found, class: &Class| {
+            let mut state = found.state(class)?.into_owned();
             for (key, value) in &changes {
                 if value.is_null() {
                     state.remove(key);
@@ -311,9 +172,11 @@ impl Grid {
                     state.insert(key.clone(), value.clone());
                 }
             }
-            Ok(state)
+            Ok(Some(state))
         };
-        self.write(collection, id, expected, patched).await
+        let (revision, state) = self.write(collection, id, expected, patched).await?;
+        let state = state.unwrap_or_default();
+        Ok(Object { id: id.to_string(), version: revision.0, state })
     }
 
     pub async fn delete(
@@ -322,24 +185,11 @@ impl Grid {
         id: &ObjectId,
         expected: Expected,
     ) -> Result<(), Error> {
-        let class = self.class();
-        let key = Self::key(&class, collection, id)?;
-        let _turn = self.turns.take(&key).await?;
-        for _ in 0..MAX_ATTEMPTS {
-            let found = self.read(&class, collection, id).await?;
-            expected.check(found.version())?;
-            if found.record.is_none() {
-                return Err(found.missing());
-            }
-            let invocation = &new_id();
-            let cause = Cause::default();
-            let change = ObjectChange { found: &found, state: None, invocation, cause };
-            let transaction = self.transaction(&class, &change).await?;
-            if let Committed::At(_) = self.commit(transaction, &found, invocation).await? {
-                return Ok(());
-            }
-        }
-        Err(Error::Unavailable("the object changes too often".to_owned()))
+        let deleted = |found: &Found, _: &Class| match found.record {
+            Some(_) => Ok(None),
+            None => Err(found.missing()),
+        };
+        self.write(collection, id, expected, deleted).await.map(drop)
     }
 
     /// Calls a method of an object. The change, and the result for the idempotency key, are stored in
@@ -370,7 +220,7 @@ impl Grid {
                 return Ok(outcome);
             }
         }
-        Err(Error::Unavailable("the object changes too often".to_owned()))
+        Err(changes_too_often())
     }
 
     /// None if something else has changed the object meanwhile.
@@ -456,29 +306,29 @@ impl Grid {
         Ok((reply.result, state))
     }
 
+    /// Changes an object to what `change` returns, or deletes it if that is none.
     async fn write(
         &self,
         collection: Option<&str>,
         id: &ObjectId,
         expected: Expected,
-        change: impl Fn(Result<Cow<'_, State>, Error>) -> Result<State, Error>,
-    ) -> Result<Object, Error> {
+        change: impl Fn(&Found, &Class) -> Result<Option<State>, Error>,
+    ) -> Result<(Revision, Option<State>), Error> {
         let class = self.class();
         let key = Self::key(&class, collection, id)?;
         let _turn = self.turns.take(&key).await?;
         for _ in 0..MAX_ATTEMPTS {
             let found = self.read(&class, collection, id).await?;
             expected.check(found.version())?;
-            let state = change(found.state(&class))?;
+            let state = change(&found, &class)?;
             let (invocation, cause) = (&new_id(), Cause::default());
-            let state_after = Some(state.clone());
-            let change = ObjectChange { found: &found, state: state_after, invocation, cause };
+            let change = ObjectChange { found: &found, state, invocation, cause };
             let transaction = self.transaction(&class, &change).await?;
             if let Committed::At(revision) = self.commit(transaction, &found, invocation).await? {
-                return Ok(Object { id: id.to_string(), version: revision.0, state });
+                return Ok((revision, change.state));
             }
         }
-        Err(Error::Unavailable("the object changes too often".to_owned()))
+        Err(changes_too_often())
     }
 
     /// The transaction of a change, with its event.
@@ -675,76 +525,6 @@ impl Grid {
         let version = entry.as_ref().map(|it| it.version);
         let record = entry.map(|it| decode(&key, &it.value)).transpose()?;
         Ok(Found { collection, id: id.clone(), key, record, version })
-    }
-}
-
-/// A call that is made at most once.
-struct Once {
-    object_key: String,
-    key: String,
-    fingerprint: String,
-    /// The period in which the call began.
-    began: i64,
-}
-
-impl Once {
-    fn new(call: &Invocation, object_key: &str, key: &str) -> Result<Self, Error> {
-        let is_valid = !key.is_empty()
-            && key.len() <= MAX_IDEMPOTENCY_KEY_BYTES
-            && key.chars().all(|it| it.is_ascii_graphic());
-        if !is_valid {
-            let limit = MAX_IDEMPOTENCY_KEY_BYTES;
-            let reason = format!("must have 1 to {limit} visible ASCII characters");
-            return Err(Error::InvalidIdempotencyKey(reason));
-        }
-        let mut hash = Sha256::new();
-        hash.update(&call.method);
-        hash.update([0]);
-        hash.update(call.args.to_string());
-        Ok(Self {
-            object_key: object_key.to_owned(),
-            key: key.to_owned(),
-            fingerprint: hex::encode(hash.finalize()),
-            began: period(now()),
-        })
-    }
-
-    /// Where a result may be, by the period of its end; also in the next period, if the clock of another
-    /// node is ahead.
-    fn keys(&self, until: i64) -> impl Iterator<Item = String> + '_ {
-        let first = (self.began - 1).max(until - MAX_PERIODS);
-        (first..=until + 1).map(|it| invocation_key(it, &self.object_key, &self.key))
-    }
-
-    fn record(&self, transaction: Transaction, result: &Value) -> Result<Transaction, Error> {
-        let at = now();
-        let record =
-            InvocationRecord { fingerprint: self.fingerprint.clone(), result: result.clone(), at };
-        let present = period(at);
-        let absent = |transaction: Transaction, key| transaction.check(key, Check::Absent);
-        let transaction = self.keys(present).fold(transaction, absent);
-        let key = invocation_key(present, &self.object_key, &self.key);
-        Ok(transaction.put(key, encode(&record)?))
-    }
-}
-
-/// Whether two states are equal. Functions may write the number 1.0 as 1.
-fn same_state(left: &State, right: &State) -> bool {
-    left.len() == right.len()
-        && left.iter().all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
-}
-
-fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => {
-            left == right || (left.is_f64() || right.is_f64()) && left.as_f64() == right.as_f64()
-        }
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len()
-                && left.iter().zip(right).all(|(left, right)| same(left, right))
-        }
-        (Value::Object(left), Value::Object(right)) => same_state(left, right),
-        _ => left == right,
     }
 }
 

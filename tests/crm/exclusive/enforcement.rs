@@ -59,15 +59,20 @@ async fn measuring() -> Options {
 
 /// Records the instances of each second, and afterwards the 95th percentile of latency of the requests
 /// that were sent in it.
-async fn record(ns: &TestNamespace, generator: &Generator, seconds: u32) -> Run {
+///
+/// Each phase has a rate and a number of seconds.
+async fn record(ns: &TestNamespace, generator: &Generator, phases: &[(u32, u32)]) -> Run {
     let started = Timestamp::now();
     let mut ticks = interval(Duration::from_secs(1));
     let mut run = Run::default();
-    for _ in 0..seconds {
-        ticks.tick().await;
-        run.instances.push(u32::try_from(instances(ns).await.len()).unwrap());
+    for (rate, seconds) in phases {
+        generator.set_rate(*rate);
+        for _ in 0..*seconds {
+            ticks.tick().await;
+            run.instances.push(u32::try_from(instances(ns).await.len()).unwrap());
+        }
     }
-    let mut latencies = vec![Vec::new(); usize::try_from(seconds).unwrap()];
+    let mut latencies = vec![Vec::new(); run.instances.len()];
     for sent in generator.sent() {
         let second = usize::try_from(sent.at.duration_since(started).as_secs());
         if let Some(latencies) = second.ok().and_then(|second| latencies.get_mut(second)) {
@@ -164,13 +169,6 @@ mod proof {
         all[all.len() / 2]
     }
 
-    async fn step(generator: &Generator) {
-        generator.set_rate(HIGH);
-        tokio::time::sleep(Duration::from_secs(STEP.into())).await;
-        generator.set_rate(LOW);
-        std::future::pending::<()>().await;
-    }
-
     /// One run in a namespace of its own: a load step, and the time until an autoscaler has lowered the
     /// number of instances.
     async fn run(scaling: Scaling) -> Run {
@@ -180,11 +178,8 @@ mod proof {
             let target = scaling.deployed(ns, crm).await;
             result = exclusively(async {
                 let generator = Generator::start(target, Connection::New, LOW);
-                record(ns, &generator, WARM_UP).await;
-                tokio::select! {
-                    run = record(ns, &generator, STEP + AFTER) => run,
-                    () = step(&generator) => unreachable!("the load stays"),
-                }
+                record(ns, &generator, &[(LOW, WARM_UP)]).await;
+                record(ns, &generator, &[(HIGH, STEP), (LOW, AFTER)]).await
             })
             .await;
         })
@@ -206,9 +201,10 @@ mod proof {
             let target = scaling.deployed(ns, crm).await;
             exclusively(async {
                 let generator = Generator::start(target, Connection::New, HIGH / 2);
+                let phases = [(HIGH / 2, seconds)];
                 run = tokio::select! {
                     () = make_noise(&generator, HIGH / 2, 3) => unreachable!("noise doesn't end"),
-                    run = record(ns, &generator, seconds) => run,
+                    run = record(ns, &generator, &phases) => run,
                 };
                 changes = history(ns, scaling).await;
             })

@@ -1,0 +1,70 @@
+//! Calls with an idempotency key.
+
+use jiff::Timestamp;
+use oprc_cp_storage::{Check, Transaction};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Error, Invocation,
+    record::{InvocationRecord, encode, invocation_key, period},
+};
+
+const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
+/// The longest time between begin and end of a call with an idempotency key for which it is certainly made
+/// once, in periods.
+const MAX_PERIODS: i64 = 50;
+
+/// A call that is made at most once.
+pub(crate) struct Once {
+    object_key: String,
+    key: String,
+    pub(crate) fingerprint: String,
+    /// The period in which the call began.
+    pub(crate) began: i64,
+}
+
+impl Once {
+    pub(crate) fn new(call: &Invocation, object_key: &str, key: &str) -> Result<Self, Error> {
+        let is_valid = !key.is_empty()
+            && key.len() <= MAX_IDEMPOTENCY_KEY_BYTES
+            && key.chars().all(|it| it.is_ascii_graphic());
+        if !is_valid {
+            let limit = MAX_IDEMPOTENCY_KEY_BYTES;
+            let reason = format!("must have 1 to {limit} visible ASCII characters");
+            return Err(Error::InvalidIdempotencyKey(reason));
+        }
+        let mut hash = Sha256::new();
+        hash.update(&call.method);
+        hash.update([0]);
+        hash.update(call.args.to_string());
+        Ok(Self {
+            object_key: object_key.to_owned(),
+            key: key.to_owned(),
+            fingerprint: hex::encode(hash.finalize()),
+            began: period(Timestamp::now().as_millisecond()),
+        })
+    }
+
+    /// Where a result may be, by the period of its end; also in the next period, if the clock of another
+    /// node is ahead.
+    pub(crate) fn keys(&self, until: i64) -> impl Iterator<Item = String> + '_ {
+        let first = (self.began - 1).max(until - MAX_PERIODS);
+        (first..=until + 1).map(|it| invocation_key(it, &self.object_key, &self.key))
+    }
+
+    pub(crate) fn record(
+        &self,
+        transaction: Transaction,
+        result: &Value,
+    ) -> Result<Transaction, Error> {
+        let at = Timestamp::now().as_millisecond();
+        let record =
+            InvocationRecord { fingerprint: self.fingerprint.clone(), result: result.clone(), at };
+        let present = period(at);
+        let absent = |transaction: Transaction, key| transaction.check(key, Check::Absent);
+        let transaction = self.keys(present).fold(transaction, absent);
+        let key = invocation_key(present, &self.object_key, &self.key);
+        Ok(transaction.put(key, encode(&record)?))
+    }
+}

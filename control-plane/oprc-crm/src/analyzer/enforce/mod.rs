@@ -150,8 +150,23 @@ impl Enforced {
     fn record_change(&mut self, change: NfrChange) {
         self.last_applied_at = Some(change.at.clone());
         self.history.insert(0, change.clone());
-        self.history.truncate(MAX_HISTORY);
+        bound_history(&mut self.history);
         self.changes.push(change);
+    }
+}
+
+/// Drops the oldest changes, but not the last migration of a component as long as there are others:
+/// whether a migration was applied is read from the history.
+fn bound_history(history: &mut Vec<NfrChange>) {
+    while history.len() > MAX_HISTORY {
+        let is_migration = |it: &NfrChange| it.dimension == Dimension::Template.as_str();
+        let is_last_migration = |at: usize, it: &NfrChange| {
+            let mut newer = history.iter().take(at);
+            is_migration(it)
+                && !newer.any(|newer| is_migration(newer) && newer.component == it.component)
+        };
+        let oldest = history.iter().enumerate().rposition(|(at, it)| !is_last_migration(at, it));
+        history.remove(oldest.unwrap_or(history.len() - 1));
     }
 }
 
@@ -290,5 +305,44 @@ impl Problems {
         } else {
             (true, Reason::Enforced, "requirements are enforced".to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(component: &str, dimension: Dimension, to: u32) -> NfrChange {
+        NfrChange {
+            at: Time(Timestamp::UNIX_EPOCH),
+            component: component.to_owned(),
+            dimension: dimension.as_str().to_owned(),
+            from: 0.0,
+            to: f64::from(to),
+            basis: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_history_keeps_the_last_migration_of_each_component() {
+        let mut enforced = Enforced::default();
+        for (component, to) in [("a", 1), ("b", 2), ("a", 3)] {
+            enforced.record_change(change(component, Dimension::Template, to));
+        }
+        for to in 0..100 {
+            enforced.record_change(change("a", Dimension::Replicas, to));
+            assert!(enforced.history.len() <= MAX_HISTORY);
+        }
+        let migrations: Vec<_> =
+            enforced.history.iter().filter(|it| it.dimension == "template").collect();
+        assert_eq!(
+            migrations,
+            [&change("a", Dimension::Template, 3), &change("b", Dimension::Template, 2)]
+        );
+        assert_eq!(enforced.history[0], change("a", Dimension::Replicas, 99));
+        for number in 0..100 {
+            enforced.record_change(change(&number.to_string(), Dimension::Template, 1));
+        }
+        assert_eq!(enforced.history.len(), MAX_HISTORY);
     }
 }

@@ -17,7 +17,7 @@ use oprc_tests::{
     class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
     crm::{Crm, Options},
     eventually,
-    exclusivity::exclusively,
+    exclusivity::under_light_load,
     fixture::{address, wait_for_response, with_crm},
     generator::{Generator, Outcome, p95},
     http::get_ok,
@@ -154,7 +154,7 @@ fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
 async fn reports_what_a_load_generator_measures() {
     in_namespace(async |ns: &TestNamespace| {
         // On a busy machine the generator would measure how long it waits for a CPU.
-        exclusively(async {
+        under_light_load(async {
             let prometheus = Prometheus::with_frequent_scrapes().await;
             let crm = Crm::start(ns, &prometheus.frequently_measuring()).await;
             compare_with_a_generator(ns, &crm).await;

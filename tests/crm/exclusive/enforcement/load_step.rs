@@ -17,7 +17,7 @@ use oprc_tests::{
     },
     crm::{Crm, Options},
     eventually,
-    exclusivity::exclusively,
+    exclusivity::under_light_load,
     fixture::{reach, wait_for_response},
     generator::Generator,
     in_namespace,
@@ -158,7 +158,7 @@ pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChan
 pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
     in_namespace(async |ns: &TestNamespace| {
         // The load would disturb other tests, and they would disturb it.
-        exclusively(async {
+        under_light_load(async {
             let prometheus = Prometheus::with_frequent_scrapes().await;
             let options = with(scaling.options(prometheus.frequently_measuring()), &SHORT);
             let lost = WriteCutoff::at_first(decides, false);

@@ -1,20 +1,15 @@
 //! Tests of a process run concurrently, because most of them only wait. This module limits that
 //! where tests would disturb each other.
 
-use std::{
-    cell::RefCell,
-    sync::{Arc, Weak},
-};
+use std::cell::RefCell;
 
-use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit};
 
 /// Bounds how many tests have a cluster of their own at once: each takes up to a gigabyte of memory,
 /// and all CPUs while it starts.
 static CLUSTERS: Semaphore = Semaphore::const_new(3);
 /// Read by each test, written by one that measures time.
 static RUNNING: RwLock<()> = RwLock::const_new(());
-/// The guard that parts under light load share.
-static LIGHT_LOAD: Mutex<Weak<RwLockWriteGuard<'static, ()>>> = Mutex::const_new(Weak::new());
 
 tokio::task_local! {
     /// A test takes the lock once, however many namespaces it uses.
@@ -33,34 +28,22 @@ pub(crate) async fn shared<T>(test: impl Future<Output = T>) -> T {
 /// Runs a part of a test while no other test of this process uses a cluster. It waits for running
 /// tests and blocks new ones, so `tools/test.sh` runs modules named `exclusive` last.
 pub async fn exclusively<T>(part: impl Future<Output = T>) -> T {
-    alone(RUNNING.write(), part).await
-}
-
-/// Like [`exclusively`], but together with other such parts: each leaves most of the CPU time unused, and
-/// mostly waits.
-pub async fn under_light_load<T>(part: impl Future<Output = T>) -> T {
-    let guard = async {
-        let mut present = LIGHT_LOAD.lock().await;
-        if let Some(guard) = present.upgrade() {
-            return guard;
-        }
-        let guard = Arc::new(RUNNING.write().await);
-        *present = Arc::downgrade(&guard);
-        guard
-    };
-    alone(guard, part).await
-}
-
-async fn alone<T, G>(guard: impl Future<Output = G>, part: impl Future<Output = T>) -> T {
     // Its own read guard would block the write lock.
     GUARD.with(RefCell::take);
     let outcome = {
-        let _guard = guard.await;
+        let _guard = RUNNING.write().await;
         part.await
     };
     let guard = RUNNING.read().await;
     GUARD.with(|own| own.replace(Some(guard)));
     outcome
+}
+
+/// Begins a part of a test that [`exclusively`] would run; it ends when the guard is dropped. The rest of
+/// the test then runs beside all others, also beside their exclusive parts, so it must be light.
+pub async fn begin_exclusive() -> RwLockWriteGuard<'static, ()> {
+    GUARD.with(RefCell::take);
+    RUNNING.write().await
 }
 
 pub(crate) async fn cluster_permit() -> SemaphorePermit<'static> {

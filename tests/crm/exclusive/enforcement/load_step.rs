@@ -17,7 +17,7 @@ use oprc_tests::{
     },
     crm::{Crm, Options},
     eventually,
-    exclusivity::under_light_load,
+    exclusivity::begin_exclusive,
     fixture::{reach, wait_for_response},
     generator::Generator,
     in_namespace,
@@ -157,42 +157,42 @@ pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChan
 /// set, nothing is lowered by noise or by a deployment, and it comes down in steps after the load.
 pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
     in_namespace(async |ns: &TestNamespace| {
+        let prometheus = Prometheus::with_frequent_scrapes().await;
+        let options = with(scaling.options(prometheus.frequently_measuring()), &SHORT);
+        let lost = WriteCutoff::at_first(decides, false);
+        let crm = lost.start(ns, &options).await;
+        let target = scaling.deployed(ns, &crm).await;
+        let first = instances(ns).await;
+        let generator = Generator::start(target, Connection::New, LOW);
+        let class = scaling.class();
+        wait_for_status(ns, &class, "measurements", TIMEOUT, is_met).await;
         // The load would disturb other tests, and they would disturb it.
-        under_light_load(async {
-            let prometheus = Prometheus::with_frequent_scrapes().await;
-            let options = with(scaling.options(prometheus.frequently_measuring()), &SHORT);
-            let lost = WriteCutoff::at_first(decides, false);
-            let crm = lost.start(ns, &options).await;
-            let target = scaling.deployed(ns, &crm).await;
-            let first = instances(ns).await;
-            let generator = Generator::start(target, Connection::New, LOW);
-            let class = scaling.class();
-            wait_for_status(ns, &class, "measurements", TIMEOUT, is_met).await;
-            generator.set_rate(HIGH);
-            timeout(TIMEOUT, lost.reached()).await.expect("a decision");
-            drop(crm);
-            assert_eq!(history(ns, scaling).await, []);
-            let kept = WriteCutoff::at_first(decides, true);
-            let crm = kept.start(ns, &options).await;
-            timeout(TIMEOUT, kept.reached()).await.expect("a decision");
-            drop(crm);
-            let decided = history(ns, scaling).await;
-            assert_eq!(decided.len(), 1, "{decided:?}");
-            let crm = Crm::start(ns, &options).await;
-            tokio::select! {
-                () = make_noise(&generator, HIGH, 1) => {}
-                () = raise(ns, scaling, &first, &decided[0]) => {}
-            }
-            tokio::select! {
-                () = make_noise(&generator, HIGH, 2) => {}
-                () = deploy_under_load(ns, &crm, scaling) => {}
-            }
-            crm.stop().await;
-            let crm = Crm::start(ns, &with(options, &SHORTEST)).await;
-            lower(ns, scaling, &generator).await;
-            crm.stop().await;
-        })
-        .await;
+        let exclusive = begin_exclusive().await;
+        generator.set_rate(HIGH);
+        timeout(TIMEOUT, lost.reached()).await.expect("a decision");
+        drop(crm);
+        assert_eq!(history(ns, scaling).await, []);
+        let kept = WriteCutoff::at_first(decides, true);
+        let crm = kept.start(ns, &options).await;
+        timeout(TIMEOUT, kept.reached()).await.expect("a decision");
+        drop(crm);
+        let decided = history(ns, scaling).await;
+        assert_eq!(decided.len(), 1, "{decided:?}");
+        let crm = Crm::start(ns, &options).await;
+        tokio::select! {
+            () = make_noise(&generator, HIGH, 1) => {}
+            () = raise(ns, scaling, &first, &decided[0]) => {}
+        }
+        tokio::select! {
+            () = make_noise(&generator, HIGH, 2) => {}
+            () = deploy_under_load(ns, &crm, scaling) => {}
+        }
+        generator.set_rate(1);
+        drop(exclusive);
+        crm.stop().await;
+        let crm = Crm::start(ns, &with(options, &SHORTEST)).await;
+        is_lowered(ns, scaling).await;
+        crm.stop().await;
     })
     .await;
 }
@@ -263,8 +263,7 @@ async fn deploy_under_load(ns: &TestNamespace, crm: &Crm, scaling: Scaling) {
     }
 }
 
-async fn lower(ns: &TestNamespace, scaling: Scaling, generator: &Generator) {
-    generator.set_rate(1);
+async fn is_lowered(ns: &TestNamespace, scaling: Scaling) {
     let lowered = |it: &ClassRuntimeStatus| it.last_applied_recommendations.is_empty();
     let what = "the floor of the specification";
     let found = wait_for_status(ns, &scaling.class(), what, TIMEOUT, lowered).await;

@@ -323,6 +323,8 @@ fn required(class: usize) -> f64 {
 struct ApiServer {
     classes: Mutex<BTreeMap<String, Value>>,
     writes: AtomicUsize,
+    /// Counts writes, too, but is never reset.
+    version: AtomicUsize,
 }
 
 impl ApiServer {
@@ -330,6 +332,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         self.writes.fetch_add(1, Ordering::SeqCst);
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 2;
         if parts.method == Method::POST {
             return Ok(Response::new(Body::from(body)));
         }
@@ -337,7 +340,7 @@ impl ApiServer {
         let mut classes = self.classes.lock();
         let class = classes.get_mut(body["metadata"]["name"].as_str().unwrap()).unwrap();
         class["status"] = body["status"].clone();
-        class["metadata"]["resourceVersion"] = "2".into();
+        class["metadata"]["resourceVersion"] = version.to_string().into();
         Ok(Response::new(Body::from(class.to_string().into_bytes())))
     }
 }

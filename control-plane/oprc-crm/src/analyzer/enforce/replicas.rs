@@ -58,6 +58,8 @@ pub(super) fn decide(
     if applies {
         apply(enforced, input, &mut after, scaling);
     } else {
+        // What isn't applied has no effect.
+        after.effect = None;
         enforced.remove_applied(&scaling.key, Dimension::Replicas.as_str());
     }
     enforced.set_recommendation(after);

@@ -137,6 +137,7 @@ async fn observed_class_gets_recommendations_that_are_not_applied() {
     assert!(fixture.recommended("shop").unwrap() >= 3.0);
     assert_eq!((fixture.floor("shop"), fixture.enforcement("shop")), (None, None));
     assert!(fixture.status("shop").nfr_history.is_empty());
+    assert_eq!(fixture.pass().await.len(), 0, "nothing has changed");
     let events = fixture.events();
     assert!(events.iter().all(|it| it.0 != "NFRApplied"), "{events:?}");
     // Turned on, it starts with what was recommended.

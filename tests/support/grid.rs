@@ -1,0 +1,12 @@
+//! Data grids under load and faults: clients that record what they do, faults, and the check whether
+//! that is linearizable.
+
+pub mod client;
+pub mod disk;
+pub mod function;
+pub mod history;
+pub mod nemesis;
+pub mod network;
+pub mod node;
+pub mod nodes;
+pub mod workload;

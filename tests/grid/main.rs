@@ -6,5 +6,6 @@
 mod checker;
 mod events;
 mod linearizability;
+mod network;
 mod planted;
 mod proof;

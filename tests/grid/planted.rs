@@ -31,6 +31,7 @@ const OBJECTS: &str = "o/";
 const INVOCATIONS: &str = "i/";
 /// How long a bug needs to matter: as long as a few calls.
 const DELAY: Duration = Duration::from_millis(5);
+const QUEUE: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
@@ -57,15 +58,18 @@ struct Planted {
 }
 
 fn store(bug: Bug) -> Store {
-    let (accepted, mut queue) = mpsc::channel(1000);
+    let (accepted, mut queue) = mpsc::channel(QUEUE);
     let accepting = Store::memory();
     let visible =
         if bug == Bug::EarlyAcknowledgement { Store::memory() } else { accepting.clone() };
     let applying = visible.clone();
     tokio::spawn(async move {
-        while let Some(transaction) = queue.recv().await {
+        let mut batch = Vec::new();
+        while queue.recv_many(&mut batch, QUEUE).await > 0 {
             sleep(DELAY).await;
-            applying.commit(transaction).await.unwrap();
+            for transaction in batch.drain(..) {
+                applying.commit(transaction).await.unwrap();
+            }
         }
     });
     Store::new(Planted { bug, accepting, visible, accepted: Mutex::new(accepted) })

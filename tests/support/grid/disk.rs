@@ -9,6 +9,7 @@ use std::{
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
 
 /// A tmpfs. Unmounted on drop, with all data.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ impl Disk {
     /// Leaves no space.
     pub fn fill(&self) {
         let mut file = File::create(self.ballast()).unwrap();
-        for block in [&[0; MIB][..], &[0; 4096]] {
-            while file.write_all(block).is_ok() {}
+        for bytes in [MIB, PAGE] {
+            while file.write_all(&vec![0; bytes]).is_ok() {}
         }
     }
 

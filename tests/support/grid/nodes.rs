@@ -18,11 +18,7 @@ use super::{
     network::Network,
     node::NodeProcess,
 };
-use crate::{
-    certificate_authority::Authority,
-    etcd::{self, free_port},
-    program,
-};
+use crate::{certificate_authority::Authority, etcd::free_port, program};
 
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -87,8 +83,9 @@ impl Nodes {
         nodes
     }
 
-    /// Nodes that replicate their objects, each with a network and a disk of its own.
-    pub async fn replicated(count: u8, triggers: &[&str]) -> Self {
+    /// Nodes that replicate their objects, each with a network and a disk of its own, and with this
+    /// program as etcd.
+    pub async fn replicated(count: u8, triggers: &[&str], etcd: &Path) -> Self {
         let folder = Folder(Some(tempfile::tempdir().unwrap()));
         let network = Network::create(count);
         let functions = Functions::start((network.host(), 0).into()).await;
@@ -108,7 +105,7 @@ impl Nodes {
                 ("ODGM_NODE_NAME", format!("grid-{node}")),
                 ("ODGM_BIND_ADDRESS", network.address(node).to_string()),
                 ("ODGM_PEER_HOST", network.address_pattern()),
-                ("ODGM_ETCD_PROGRAM", etcd::program().display().to_string()),
+                ("ODGM_ETCD_PROGRAM", etcd.display().to_string()),
                 ("ODGM_TLS_DIR", file("tls")),
                 ("ODGM_MEMBERS_FILE", file("members.json")),
             ]);

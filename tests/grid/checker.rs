@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 /// An operation with its times; the outcome is unknown if there is no result.
 fn operation(client: usize, times: (u64, u64), kind: &str, args: Value, result: Value) -> String {
     let mut operation = json!({
-        "client": client, "object": "a", "operation": kind, "args": args,
-        "call": times.0, "return": times.1,
+        "client": client, "object": "a", "operation": kind, "call": times.0, "return": times.1,
     });
+    operation["args"] = args;
     if !result.is_null() {
         operation["result"] = result;
     }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Backend, Entry, EtcdOptions, Lease, Page, RedbOptions, Result, Revision, Snapshot,
-    Transaction, Watch,
+    Backend, Entry, EtcdOptions, Lease, Page, RedbOptions, Result, Revision, Snapshot, Transaction,
+    Watch,
     etcd::Etcd,
     key::{check_identity, check_key, check_prefix, check_range},
     memory::Memory,

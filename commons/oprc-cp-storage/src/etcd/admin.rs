@@ -113,8 +113,7 @@ impl EtcdAdmin {
 
     /// Adds a member without a vote. Returns it and all members.
     pub async fn add_learner(&self, peer_url: &str) -> Result<(EtcdMember, Vec<EtcdMember>)> {
-        let request =
-            MemberAddRequest { peer_ur_ls: vec![peer_url.to_owned()], is_learner: true };
+        let request = MemberAddRequest { peer_ur_ls: vec![peer_url.to_owned()], is_learner: true };
         let added = self.call(self.cluster().member_add(request)).await?;
         let member = added.member.ok_or_else(|| Error::corrupt("etcd returned no member"))?;
         let members = added.members.into_iter().map(EtcdMember::from).collect();

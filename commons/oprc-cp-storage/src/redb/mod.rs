@@ -28,8 +28,8 @@ use tokio::{
 };
 
 use crate::{
-    Backend, DEFAULT_DEADLINE, Entry, Error, Lease, Page, Result, Revision, Snapshot,
-    Transaction, Watch, history::History, local_owners::LocalOwners,
+    Backend, DEFAULT_DEADLINE, Entry, Error, Lease, Page, Result, Revision, Snapshot, Transaction,
+    Watch, history::History, local_owners::LocalOwners,
 };
 use file::File;
 use writer::Job;

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use self::problem::Problem;
+pub(crate) use self::problem::Problem;
 use crate::{
     Error, Expected, Grid, Invocation, Object, ObjectId,
     class::{Access, State},
@@ -129,6 +129,9 @@ fn object(status: StatusCode, object: Object) -> Response {
 struct ReadQuery {
     /// Names of keys, separated by commas.
     keys: Option<String>,
+    /// Whether an older state is accepted.
+    #[serde(default)]
+    stale: bool,
 }
 
 async fn read(
@@ -138,7 +141,11 @@ async fn read(
 ) -> Answer {
     let target = Target(parts);
     let Query(query) = query.map_err(|it| Problem::invalid("the query", &it))?;
-    let mut found = grid.get(target.collection(), &target.id()?).await?;
+    let mut found = if query.stale {
+        grid.get_stale(target.collection(), &target.id()?).await?
+    } else {
+        grid.get(target.collection(), &target.id()?).await?
+    };
     if let Some(keys) = &query.keys {
         found.state.retain(|key, _| keys.split(',').any(|it| it == key));
     }

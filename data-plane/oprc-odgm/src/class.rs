@@ -160,7 +160,7 @@ fn default_timeout() -> u64 {
 }
 
 /// Who may call a method, and who calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Access {
     /// Anyone.

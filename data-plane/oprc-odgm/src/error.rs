@@ -1,9 +1,12 @@
 //! Failures of calls to the grid.
 
 use oprc_cp_storage::Error as StoreError;
+use serde::{Deserialize, Serialize};
+
+use crate::static_text::{self, StaticText};
 
 /// Why a call failed. Unless a variant says otherwise, nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Error {
     #[error("the object id {0}")]
     InvalidId(String),
@@ -15,7 +18,11 @@ pub enum Error {
     UnknownMethod(String),
     /// The caller may not call the method.
     #[error("the method {method:?} is {access}")]
-    Forbidden { method: String, access: &'static str },
+    Forbidden {
+        method: String,
+        #[serde(deserialize_with = "static_text::deserialize")]
+        access: StaticText,
+    },
     /// The caller's precondition doesn't hold.
     #[error("the object {}", present(*version))]
     Changed {
@@ -25,7 +32,12 @@ pub enum Error {
     #[error("the state is invalid: {}", problems.join("; "))]
     InvalidState { problems: Vec<String> },
     #[error("{what} has {bytes} bytes, at most {limit} are allowed")]
-    TooLarge { what: &'static str, bytes: usize, limit: usize },
+    TooLarge {
+        #[serde(deserialize_with = "static_text::deserialize")]
+        what: StaticText,
+        bytes: usize,
+        limit: usize,
+    },
     #[error("the idempotency key {0}")]
     InvalidIdempotencyKey(String),
     /// The same idempotency key was used for another call.
@@ -51,6 +63,9 @@ pub enum Error {
     /// The store will never accept the change.
     #[error("it cannot be stored: {0}")]
     Unstorable(String),
+    /// This node doesn't own the partition with the key: its owner has to execute the call.
+    #[error("this node does not own the partition {0}")]
+    NotOwner(String),
     /// The same call may succeed later.
     #[error("the grid is unavailable: {0}")]
     Unavailable(String),

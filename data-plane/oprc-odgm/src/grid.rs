@@ -1,12 +1,15 @@
 //! The objects of a class: reads, writes and calls of methods.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use oprc_cp_storage::{
     Change, Check, Error as StoreError, MAX_OPERATIONS, Revision, Store, Transaction,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,12 +18,14 @@ use crate::{
     counts::Counts,
     function::{Call, CalledObject, Functions},
     invocation::{Expected, Invocation, Object, ObjectPage, Outcome},
+    metrics::Metrics,
     object_change::{Found, ObjectChange},
     once::Once,
     record::{
         EventRecord, INVOCATIONS, InvocationRecord, ObjectRecord, decode, encode, event_key,
         events_prefix, object_key, objects_prefix, parse_event_key, period, period_of_key,
     },
+    replica::{Replica, lost_partition},
     stored_event::StoredEvent,
     turns::Turns,
 };
@@ -43,6 +48,11 @@ pub struct Grid {
     turns: Turns,
     functions: Functions,
     counts: Arc<Counts>,
+    /// None if the node is the only one of its grid.
+    replica: Option<Arc<Replica>>,
+    metrics: Arc<Metrics>,
+    /// Since when the oldest event of this node waits.
+    outbox_since: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Whether a commit was made.
@@ -76,12 +86,78 @@ impl Grid {
     pub fn new(store: Store, class: Class) -> Self {
         let class = Arc::new(RwLock::new(Arc::new(class)));
         let (turns, functions) = (Turns::default(), Functions::new());
-        Self { store, class, turns, functions, counts: Arc::default() }
+        Self {
+            store,
+            class,
+            turns,
+            functions,
+            counts: Arc::default(),
+            replica: None,
+            metrics: Arc::default(),
+            outbox_since: Arc::default(),
+        }
+    }
+
+    /// The objects of a store that several nodes change.
+    pub(crate) fn replicated(store: Store, class: Class, replica: Arc<Replica>) -> Self {
+        Self { replica: Some(replica), ..Self::new(store, class) }
+    }
+
+    pub(crate) fn replica(&self) -> Option<&Arc<Replica>> {
+        self.replica.as_ref()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// How long the oldest event of this node waits.
+    pub(crate) fn outbox_age(&self) -> Option<Duration> {
+        self.outbox_since.lock().map(|it| it.elapsed())
+    }
+
+    pub(crate) fn set_outbox_since(&self, since: Option<Instant>) {
+        *self.outbox_since.lock() = since;
+    }
+
+    /// Calls that wait for their turn or have it.
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.calls()
+    }
+
+    /// Resolves when no call has a turn.
+    pub(crate) async fn idle(&self) {
+        self.turns.idle().await;
+    }
+
+    /// Whether this node executes the calls of an object.
+    pub(crate) fn owns(&self, object_key: &str) -> bool {
+        self.replica.as_ref().is_none_or(|it| it.ownership.owns(object_key))
+    }
+
+    /// Adds the check that this node executes the calls of an object.
+    fn fenced(&self, transaction: Transaction, object_key: &str) -> Result<Transaction, Error> {
+        match &self.replica {
+            Some(replica) => replica.fenced(transaction, object_key),
+            None => Ok(transaction),
+        }
     }
 
     /// The number of objects of a collection.
-    pub fn count(&self, collection: &str) -> u64 {
-        self.counts.of(collection)
+    pub async fn count(&self, collection: &str) -> Result<u64, Error> {
+        match &self.replica {
+            Some(_) => Ok(self.store.count(&objects_prefix(collection)).await?),
+            None => Ok(self.counts.of(collection)),
+        }
+    }
+
+    /// Counts an object that was restored from a backup.
+    pub(crate) fn count_restored(&self, key: &str) {
+        let class = self.class();
+        let of = |it: &&String| key.starts_with(&objects_prefix(it));
+        if let Some(collection) = class.collections.iter().find(of) {
+            self.counts.created(collection);
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -102,6 +178,21 @@ impl Grid {
         let found = self.read(&class, collection, id).await?;
         let version = found.version().unwrap_or_default();
         Ok(Object { id: id.to_string(), version, state: found.state(&class)?.into_owned() })
+    }
+
+    /// An object as this node's member of the store knows it, which may be an older state. Succeeds without
+    /// a majority of the members.
+    pub async fn get_stale(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+    ) -> Result<Object, Error> {
+        let class = self.class();
+        let key = Self::key(&class, collection, id)?;
+        let missing = || Error::NotFound(id.to_string());
+        let entry = self.store.get_stale(&key).await?.ok_or_else(missing)?;
+        let record: ObjectRecord = decode(&key, &entry.value)?;
+        Ok(Object { id: id.to_string(), version: entry.version.0, state: record.state })
     }
 
     /// Objects whose ids start with the prefix, in the order of their ids.
@@ -143,7 +234,7 @@ impl Grid {
     }
 
     /// Creates an object or replaces its state.
-    pub async fn put(
+    pub(crate) async fn put_locally(
         &self,
         collection: Option<&str>,
         id: &ObjectId,
@@ -156,7 +247,7 @@ impl Grid {
     }
 
     /// Sets some keys of an object. A null removes a key.
-    pub async fn patch(
+    pub(crate) async fn patch_locally(
         &self,
         collection: Option<&str>,
         id: &ObjectId,
@@ -179,7 +270,7 @@ impl Grid {
         Ok(Object { id: id.to_string(), version: revision.0, state })
     }
 
-    pub async fn delete(
+    pub(crate) async fn delete_locally(
         &self,
         collection: Option<&str>,
         id: &ObjectId,
@@ -192,9 +283,9 @@ impl Grid {
         self.write(collection, id, expected, deleted).await.map(drop)
     }
 
-    /// Calls a method of an object. The change, and the result for the idempotency key, are stored in
+    /// Calls a method of an object on this node. The change, and the result for the idempotency key, are stored in
     /// one transaction before this returns.
-    pub async fn invoke(&self, call: &Invocation) -> Result<Outcome, Error> {
+    pub(crate) async fn invoke_locally(&self, call: &Invocation) -> Result<Outcome, Error> {
         let class = self.class();
         let method = class.method(&call.method, call.caller)?;
         let bytes = serde_json::to_vec(&call.args).map_or(0, |it| it.len());
@@ -418,7 +509,7 @@ impl Grid {
                 self.transaction(&class, &change).await?
             }
         };
-        match self.store.commit(event.advanced(transaction)?).await {
+        match self.store.commit(self.fenced(event.advanced(transaction)?, &key)?).await {
             Ok(_) => {
                 self.count_change(&found, is_created.then_some(true));
                 Ok(())
@@ -431,7 +522,9 @@ impl Grid {
 
     /// Skips a trigger.
     async fn advance(&self, event: &StoredEvent) -> Result<(), Error> {
-        match self.store.commit(event.advanced(Transaction::new())?).await {
+        let (object_key, _) = parse_event_key(&event.key).unwrap_or_default();
+        let transaction = self.fenced(event.advanced(Transaction::new())?, object_key)?;
+        match self.store.commit(transaction).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -468,20 +561,42 @@ impl Grid {
         found: &Found,
         invocation: &str,
     ) -> Result<Committed, Error> {
-        match self.store.commit(transaction).await {
-            Ok(revision) => Ok(Committed::At(revision)),
-            Err(StoreError::Conflict { .. }) => Ok(Committed::Conflict),
-            Err(StoreError::UnknownOutcome { reason }) => {
-                let unknown = Error::UnknownOutcome(reason);
-                let Ok(Some(entry)) = self.store.get(&found.key).await else { return Err(unknown) };
-                let record: Result<ObjectRecord, _> = decode(&found.key, &entry.value);
-                match record {
-                    Ok(record) if record.last == invocation => Ok(Committed::At(entry.version)),
-                    _ => Err(unknown),
+        let transaction = self.fenced(transaction, &found.key)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let reason = match self.store.commit(transaction.clone()).await {
+                Ok(revision) => return Ok(Committed::At(revision)),
+                Err(StoreError::UnknownOutcome { reason }) => reason,
+                Err(error @ StoreError::Conflict { .. }) => {
+                    // An attempt whose outcome was unknown may have been committed late.
+                    return match self.last_change(found).await {
+                        Ok(Some((last, version))) if last == invocation => {
+                            Ok(Committed::At(version))
+                        }
+                        _ => {
+                            self.metrics.conflicts.inc();
+                            lost_partition(&error).map_or(Ok(Committed::Conflict), Err)
+                        }
+                    };
                 }
+                Err(error) => return Err(error.into()),
+            };
+            let unknown = Error::UnknownOutcome(reason);
+            let Ok(present) = self.last_change(found).await else { return Err(unknown) };
+            match present {
+                Some((last, version)) if last == invocation => return Ok(Committed::At(version)),
+                // The same transaction can succeed only once, because it checks the version.
+                present if present.as_ref().map(|it| it.1) == found.version => {}
+                _ => return Err(unknown),
             }
-            Err(error) => Err(error.into()),
         }
+        Err(Error::UnknownOutcome("the store did not respond in time".to_owned()))
+    }
+
+    /// The invocation that changed an object last, and the version.
+    async fn last_change(&self, found: &Found) -> Result<Option<(String, Revision)>, Error> {
+        let Some(entry) = self.store.get(&found.key).await? else { return Ok(None) };
+        let record: ObjectRecord = decode(&found.key, &entry.value)?;
+        Ok(Some((record.last, entry.version)))
     }
 
     /// Forgets results for idempotency keys that are too old to be repeated.
@@ -500,7 +615,11 @@ impl Grid {
         }
     }
 
-    fn key(class: &Class, collection: Option<&str>, id: &ObjectId) -> Result<String, Error> {
+    pub(crate) fn key(
+        class: &Class,
+        collection: Option<&str>,
+        id: &ObjectId,
+    ) -> Result<String, Error> {
         let collection = class.collection(collection)?;
         let key = object_key(collection, id);
         if key.len() > MAX_KEY_BYTES {

@@ -1,7 +1,7 @@
 //! What callers send to the grid and get from it.
 
 use hyper::header::{HeaderName, HeaderValue};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// An object with its version.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
     pub id: String,
     pub version: u64,
@@ -18,7 +18,7 @@ pub struct Object {
 }
 
 /// What a write expects of the object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expected {
     #[default]
     Anything,
@@ -40,7 +40,7 @@ impl Expected {
 }
 
 /// A call of a method.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
     pub collection: Option<String>,
     pub id: ObjectId,
@@ -56,11 +56,12 @@ pub struct Invocation {
     /// The objects whose methods led to the call.
     pub chain: Vec<String>,
     /// Headers for the function, such as the trace context.
+    #[serde(with = "crate::header_list")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// The result of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub result: Value,
     /// The version of the object afterwards; none if an earlier result is repeated.

@@ -11,13 +11,14 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, VecDeque},
-    time::Duration,
+    time::{Duration, Instant as StdInstant},
 };
 
 use jiff::Timestamp;
 use oprc_cp_storage::{Change, Check, Error as StoreError, Revision, Transaction, Watch};
 use serde::Serialize;
 use tokio::{
+    sync::watch,
     task::{Id, JoinSet},
     time::{Instant, sleep, sleep_until},
 };
@@ -69,13 +70,21 @@ struct Objects {
     waiting: BinaryHeap<Reverse<(Instant, String)>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Object {
+    /// When it became known that it has an event, or when its last event was delivered.
+    since: StdInstant,
     /// An event was added while it is delivered.
     again: bool,
     /// Consecutive failures of its first event, and how many of them are refusals.
     failures: u32,
     refusals: u32,
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Self { since: StdInstant::now(), again: false, failures: 0, refusals: 0 }
+    }
 }
 
 /// What delivering the first event of an object led to.
@@ -147,6 +156,7 @@ impl Outbox {
         let mut objects = Objects::default();
         let (mut steps, mut running) = (JoinSet::new(), HashMap::<Id, String>::new());
         let mut watch = None;
+        let mut gains = self.grid.replica().map(|it| it.ownership.gains());
         loop {
             if watch.is_none() {
                 watch = self.follow(&mut objects).await;
@@ -160,12 +170,18 @@ impl Outbox {
                 let task = steps.spawn(async move { step(&grid, &delivered, refusals).await });
                 running.insert(task.id(), object);
             }
+            self.grid.set_outbox_since(objects.all.values().map(|it| it.since).min());
             let wake = objects.next_wake();
             tokio::select! {
                 commit = next_commit(watch.as_mut()) => match commit {
-                    Some(changed) => changed.iter().for_each(|object| objects.add(object)),
+                    Some(changed) => {
+                        let own = changed.iter().filter(|it| self.grid.owns(it));
+                        own.for_each(|object| objects.add(object));
+                    }
                     None => watch = None,
                 },
+                // The events of partitions that were taken over have to be read.
+                () = gained(gains.as_mut()) => watch = None,
                 Some(ended) = steps.join_next_with_id() => {
                     let (id, outcome) = match ended {
                         Ok((id, outcome)) => (id, outcome),
@@ -189,7 +205,9 @@ impl Outbox {
                 let page = self.grid.store().range(EVENTS, after.as_deref(), PAGE).await?;
                 first.get_or_insert(page.revision);
                 for entry in &page.entries {
-                    if let Some((object, _)) = parse_event_key(&entry.key) {
+                    if let Some((object, _)) = parse_event_key(&entry.key)
+                        && self.grid.owns(object)
+                    {
                         objects.add(object);
                     }
                 }
@@ -210,6 +228,14 @@ impl Outbox {
     }
 }
 
+/// Resolves when this node has taken over partitions; never if there are no other nodes.
+async fn gained(gains: Option<&mut watch::Receiver<u64>>) {
+    let Some(gains) = gains else { return std::future::pending().await };
+    if gains.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 /// The objects of the next commit with events. None if the watch has ended.
 async fn next_commit(watch: Option<&mut Watch>) -> Option<Vec<String>> {
     let commit = watch?.next().await.ok()?;
@@ -220,6 +246,10 @@ async fn next_commit(watch: Option<&mut Watch>) -> Option<Vec<String>> {
 
 /// Calls the next trigger of the oldest event of an object.
 async fn step(grid: &Grid, object: &str, refusals: u32) -> Step {
+    // Its new owner delivers its events.
+    if !grid.owns(object) {
+        return Step::Idle;
+    }
     let event = match oldest(grid, object).await {
         Ok(Some(event)) => event,
         Ok(None) => return Step::Idle,
@@ -262,6 +292,7 @@ fn is_refusal(error: &Error) -> bool {
             | Error::FunctionFailed(502..=504)
             | Error::Refused { status: 408 | 429, .. }
             | Error::Overloaded(_)
+            | Error::NotOwner(_)
             | Error::Unavailable(_)
             | Error::UnknownOutcome(_)
     )

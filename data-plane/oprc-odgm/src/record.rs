@@ -54,6 +54,8 @@ pub(crate) struct ParkedRecord {
     pub(crate) at: i64,
 }
 
+/// The prefix of the keys of all objects.
+pub(crate) const OBJECTS: &str = "o/";
 /// The prefix of the keys of all events.
 pub(crate) const EVENTS: &str = "e/";
 /// The prefix of the keys of all parked events.
@@ -97,9 +99,13 @@ pub(crate) fn object_key(collection: &str, id: &ObjectId) -> String {
     format!("{}{id}", objects_prefix(collection))
 }
 
-/// Names of collections may contain `/`, which separates the parts of keys.
 pub(crate) fn objects_prefix(collection: &str) -> String {
-    format!("o/{}/", collection.replace('%', "%25").replace('/', "%2F"))
+    format!("{OBJECTS}{}/", escape_collection(collection))
+}
+
+/// Names of collections may contain `/`, which separates the parts of keys.
+pub(crate) fn escape_collection(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
 }
 
 /// The period of a time.

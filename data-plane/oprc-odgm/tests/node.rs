@@ -68,11 +68,13 @@ async fn start(folder: &Path) -> Running {
         data_dir: folder.to_owned(),
         class_file: folder.join("class.json"),
         log: "INFO".to_owned(),
+        bind_address: None,
+        replica: None,
     };
     let node = Node::open(config, host(false)).await.unwrap();
     let (stop, stopped) = oneshot::channel();
     let address = node.address();
-    let ended = tokio::spawn(node.run(async { drop(stopped.await) }));
+    let ended = tokio::spawn(async { node.run(async { drop(stopped.await) }).await.unwrap() });
     Running { address, stop, ended }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     /// For programs.
     reason: &'static str,
@@ -30,15 +30,15 @@ struct Extensions {
 }
 
 impl Problem {
-    pub(super) fn invalid(what: &str, error: &dyn Display) -> Self {
+    pub(crate) fn invalid(what: &str, error: &dyn Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", format!("{what} is invalid: {error}"))
     }
 
-    pub(super) fn bad_header(name: &str, allowed: &str) -> Self {
+    pub(crate) fn bad_header(name: &str, allowed: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HEADER", format!("{name} {allowed}"))
     }
 
-    fn new(status: StatusCode, reason: &'static str, detail: String) -> Self {
+    pub(crate) fn new(status: StatusCode, reason: &'static str, detail: String) -> Self {
         Self { status, reason, detail, problems: Vec::new() }
     }
 }
@@ -72,7 +72,9 @@ impl From<Error> for Problem {
                 (StatusCode::SERVICE_UNAVAILABLE, "FUNCTION_UNREACHABLE")
             }
             Error::InvalidResponse(_) => (StatusCode::BAD_GATEWAY, "INVALID_RESPONSE"),
-            Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+            Error::Unavailable(_) | Error::NotOwner(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")
+            }
             Error::UnknownOutcome(_) => (StatusCode::GATEWAY_TIMEOUT, "UNKNOWN_OUTCOME"),
             Error::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "CORRUPT"),
         };

@@ -8,4 +8,6 @@ mod events;
 mod linearizability;
 mod network;
 mod planted;
+mod planted_etcd;
 mod proof;
+mod takeover;

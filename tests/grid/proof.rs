@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use oprc_tests::{
+    etcd,
     grid::{nemesis::Fault, nodes::Nodes},
     proof,
 };
@@ -14,6 +15,8 @@ use crate::{
 
 /// Changes of the suites of events.
 const CHANGES: usize = 10_000;
+/// Histories on the same nodes, with other objects each.
+const HISTORIES_PER_GRID: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_node_is_linearizable_under_faults() {
@@ -31,6 +34,28 @@ async fn a_single_node_loses_no_events_under_faults() {
     let proof = proof::begin("data grid of one node on redb, events under faults", 1, 1);
     let nodes = Nodes::single(&[TRIGGER]).await;
     let delivered = check_events(&nodes, &Fault::SINGLE, &event_load()).await;
+    proof.held(&describe(&delivered));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_are_linearizable_under_faults() {
+    let proof = proof::begin("data grid of three nodes, linearizable under faults", 2, 200);
+    let mut totals = Totals::default();
+    let seeds: Vec<_> = (0..u64::try_from(proof.rounds).unwrap()).collect();
+    for seeds in seeds.chunks(HISTORIES_PER_GRID) {
+        let nodes = Nodes::replicated(3, &[], &etcd::program()).await;
+        for seed in seeds {
+            check_history(&nodes, &Fault::REPLICATED, *seed, &mut totals).await;
+        }
+    }
+    proof.held(&totals.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_lose_no_events_under_faults() {
+    let proof = proof::begin("data grid of three nodes, events under faults", 1, 1);
+    let nodes = Nodes::replicated(3, &[TRIGGER], &etcd::program()).await;
+    let delivered = check_events(&nodes, &Fault::REPLICATED, &event_load()).await;
     proof.held(&describe(&delivered));
 }
 

@@ -93,7 +93,7 @@ impl Network {
     }
 
     fn connect(&self, node: u8) {
-        let (namespace, port) = (self.namespace(node), format!("{}n{node}", bridge(self.slot)));
+        let (namespace, port) = (self.namespace(node), self.port(node));
         ip(&["netns", "add", &namespace]);
         ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &namespace]);
         ip(&["link", "set", &port, "master", &bridge(self.slot), "up"]);
@@ -111,9 +111,15 @@ impl Network {
         format!("{}n{node}", bridge(self.slot))
     }
 
-    /// The links of a namespace are deleted with it.
+    /// The node's port of the bridge.
+    fn port(&self, node: u8) -> String {
+        format!("{}p{node}", bridge(self.slot))
+    }
+
+    /// Deletes what exists. The kernel deletes the links of a namespace only after its last process.
     fn delete_nodes(&self) {
         for node in 0..self.nodes {
+            let _ = Command::new("ip").args(["link", "del", &self.port(node)]).output();
             let _ = Command::new("ip").args(["netns", "del", &self.namespace(node)]).output();
         }
     }

@@ -101,9 +101,8 @@ impl Replica {
 
     /// Nodes that may own partitions, by name.
     fn candidates(&self) -> Vec<String> {
-        let is_ready = |name: &String| match *name == self.config.name {
-            true => self.is_ready(),
-            false => self.peers.is_ready(name),
+        let is_ready = |name: &String| {
+            if *name == self.config.name { self.is_ready() } else { self.peers.is_ready(name) }
         };
         self.cluster.voters().into_iter().filter(is_ready).collect()
     }

@@ -94,7 +94,7 @@ impl Condition {
 /// Errors of CEL may contain values, which callers must not see.
 fn describe(error: &ExecutionError) -> String {
     match error {
-        ExecutionError::NoSuchKey(key) => format!("there is no key {:?}; use has() before", key),
+        ExecutionError::NoSuchKey(key) => format!("there is no key {key:?}; use has() before"),
         ExecutionError::NoSuchOverload(overload) => overload.to_string(),
         ExecutionError::UndeclaredReference(name) => format!("{name:?} is not declared"),
         ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => {

@@ -38,7 +38,9 @@ impl ClassFile {
             return Err(invalid(&format!("has {size} bytes, at most {MAX_BYTES} are allowed")));
         }
         let text = fs::read(&self.path).map_err(|error| invalid(&error))?;
-        serde_json::from_slice(&text).map_err(|error| invalid(&error))
+        let class: Class = serde_json::from_slice(&text).map_err(|error| invalid(&error))?;
+        class.validate().map_err(|error| invalid(&error))?;
+        Ok(class)
     }
 
     /// Waits until something in the folder has changed.

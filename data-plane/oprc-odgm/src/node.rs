@@ -16,7 +16,14 @@ use tokio::{
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{ClassFile, Grid, config::Config, outbox::Outbox, router, status::StatusService};
+use crate::{
+    ClassFile, Grid,
+    class::{Access, Class},
+    config::Config,
+    outbox::Outbox,
+    router,
+    status::StatusService,
+};
 
 const FORGET_INTERVAL: Duration = Duration::from_mins(1);
 const MAX_HEALTH_MESSAGE: usize = 1024;
@@ -55,7 +62,8 @@ impl Node {
             .add_service(status)
             .into_axum_router()
             .reset_fallback();
-        let router = grpc.merge(router(grid.clone())).route("/livez", get(async || "ok"));
+        let router =
+            grpc.merge(router(grid.clone(), Access::Internal)).route("/livez", get(async || "ok"));
         Ok(Self { server, router: router.fallback(fallback), health, store, grid, file })
     }
 
@@ -115,7 +123,7 @@ async fn follow_class(grid: Grid, mut file: ClassFile) {
         match file.read() {
             Ok(class) => {
                 let collections = grid.class().collections.clone();
-                grid.set_class(crate::class::Class { collections, ..class });
+                grid.set_class(Class { collections, ..class });
                 tracing::info!("the definition of the class has changed");
             }
             Err(error) => tracing::warn!(error, "the definition of the class is kept"),

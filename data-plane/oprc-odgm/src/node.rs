@@ -26,9 +26,10 @@ use tower::ServiceExt as _;
 
 use crate::{
     Grid, WatchedFile, backup,
-    class::Class,
+    class::{Access, Class},
     config::Config,
     outbox::Outbox,
+    record::objects_prefix,
     replica::cluster::Cluster,
     replicated_node::{PreparedReplica, ReplicatedNode},
     router, scrape,
@@ -69,7 +70,7 @@ impl Node {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let file = WatchedFile::open(&config.class_file)
             .map_err(|error| format!("ODGM_CLASS_FILE={}: {error}", config.class_file.display()))?;
-        let mut class: Class = file.read()?;
+        let mut class = read_class(&file)?;
         class.collections = config.collections.iter().map(|it| it.name.clone()).collect();
         let server = bind(options(SocketAddr::new(host, config.http_port), None));
         let server = server.await.map_err(|error| text(&error))?;
@@ -179,7 +180,8 @@ impl NodeParts {
     pub(crate) fn serve_grid(&self, grid: Grid) {
         let backup = backup::router(grid.clone());
         let metrics = scrape::router(grid.clone());
-        let router = router(grid.clone()).merge(backup).merge(metrics).fallback(fallback);
+        let router =
+            router(grid.clone(), Access::Internal).merge(backup).merge(metrics).fallback(fallback);
         // Both are set once.
         let _ = self.grid.set(grid);
         let _ = self.data_router.set(router);
@@ -190,6 +192,7 @@ impl NodeParts {
         let Some(grid) = self.grid.get().cloned() else { return };
         tasks.spawn(Outbox::new(grid.clone()).run());
         tasks.spawn(follow_class(grid.clone(), self.file));
+        tasks.spawn(resume_macros(grid.clone()));
         tasks.spawn(forget_results(grid));
     }
 }
@@ -234,6 +237,28 @@ pub(crate) async fn set_ready(health: &HealthReporter, is_ready: bool) {
     }
 }
 
+fn read_class(file: &WatchedFile) -> Result<Class, String> {
+    let class: Class = file.read()?;
+    class.validate()?;
+    Ok(class)
+}
+
+/// Continues the runs of macros that a crash interrupted: now, and when partitions were taken over.
+async fn resume_macros(grid: Grid) {
+    let mut gains = grid.replica().map(|it| it.ownership.gains());
+    loop {
+        let is_own =
+            |collection: &str, id: &str| grid.owns(&format!("{}{id}", objects_prefix(collection)));
+        if let Err(error) = grid.resume_macros(is_own).await {
+            tracing::warn!(%error, "cannot read the runs of macros");
+        }
+        let Some(gains) = &mut gains else { return };
+        if gains.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Methods and triggers change without a restart, the collections don't.
 async fn follow_class(grid: Grid, mut file: WatchedFile) {
     loop {
@@ -241,7 +266,7 @@ async fn follow_class(grid: Grid, mut file: WatchedFile) {
             tracing::error!(%error, "the file about the class is no longer followed");
             return;
         }
-        match file.read() {
+        match read_class(&file) {
             Ok(class) => {
                 let collections = grid.class().collections.clone();
                 grid.set_class(Class { collections, ..class });

@@ -187,7 +187,12 @@ impl Member {
             self.peers.clone(),
             self.client.clone(),
         ));
-        let grid = Grid::replicated(store, parts.class.clone(), replica.clone());
+        let grid = self.open_grid(&store, &parts, &replica);
+        let grid = tokio::select! {
+            grid = grid => grid,
+            reason = child.ended() => return Err(reason),
+            () = &mut shutdown => return Ok(Some(child)),
+        };
         parts.serve_grid(grid.clone());
         self.start_tasks(&replica, &mut tasks);
         parts.start_tasks(&mut tasks);
@@ -196,10 +201,10 @@ impl Member {
             () = &mut shutdown => {}
         }
         set_ready(&health, false).await;
-        replica.hand_over(grid.idle()).await;
+        replica.hand_over(grid.turns.idle()).await;
         sleep(DRAIN_DELAY).await;
         stop.send_replace(true);
-        timeout(Duration::from_secs(5), grid.idle()).await.unwrap_or_default();
+        timeout(Duration::from_secs(5), grid.turns.idle()).await.unwrap_or_default();
         let status = self.cluster.status();
         if status.is_leader()
             && let Err(error) = replica.move_leader(&self.admin, &status.members).await
@@ -248,6 +253,17 @@ impl Member {
             match Store::etcd(options).await {
                 Ok(store) => return Ok(store),
                 Err(error) => tracing::info!(%error, "waiting for a majority of the members"),
+            }
+            sleep(RETRY_DELAY).await;
+        }
+    }
+
+    async fn open_grid(&self, store: &Store, parts: &NodeParts, replica: &Arc<Replica>) -> Grid {
+        loop {
+            let class = parts.class.clone();
+            match Grid::replicated(store.clone(), class, replica.clone()).await {
+                Ok(grid) => return grid,
+                Err(error) => tracing::warn!(%error, "cannot open the grid, trying again"),
             }
             sleep(RETRY_DELAY).await;
         }

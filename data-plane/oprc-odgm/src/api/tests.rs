@@ -1,11 +1,18 @@
-use axum::{body::Body, http::Request};
+use axum::{
+    Json,
+    body::Body,
+    http::{
+        HeaderMap, Request, StatusCode,
+        header::{ETAG, LOCATION},
+    },
+};
 use http_body_util::BodyExt as _;
 use oprc_cp_storage::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-use super::*;
+use super::{calls::REPEATED, *};
 
 /// The API of a grid whose method `add` adds to `count`.
 async fn api() -> Router {
@@ -31,7 +38,7 @@ async fn api() -> Router {
             "secret": {"url": format!("{url}/add"), "access": "PRIVATE"},
         },
     }));
-    router(Grid::new(Store::memory(), class.unwrap()))
+    router(Grid::new(Store::memory(), class.unwrap()), Access::Internal)
 }
 
 /// Status, headers and body of the response.

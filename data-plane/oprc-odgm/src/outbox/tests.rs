@@ -81,18 +81,8 @@ async fn put(grid: &Grid, id: &str, number: usize) {
 }
 
 async fn add_once(grid: &Grid, id: &str) {
-    let call = Invocation {
-        collection: None,
-        id: ObjectId::parse(id).unwrap(),
-        method: "add".to_owned(),
-        args: Value::Null,
-        caller: Access::Public,
-        idempotency_key: None,
-        expected: Expected::Anything,
-        depth: 0,
-        chain: Vec::new(),
-        headers: Vec::new(),
-    };
+    let id = ObjectId::parse(id).unwrap();
+    let call = Invocation::new(id, "add", Value::Null, Access::Public);
     grid.invoke(&call).await.unwrap();
 }
 

@@ -11,7 +11,7 @@ use oprc_grpc::odgm::data_service_server::DataServiceServer;
 use oprc_server::{Options, Server, bind, fallback};
 use tokio::{
     task::JoinSet,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -20,12 +20,14 @@ use crate::{
     ClassFile, Grid,
     class::{Access, Class},
     config::Config,
+    object_service,
     outbox::Outbox,
     router,
     status::StatusService,
 };
 
 const FORGET_INTERVAL: Duration = Duration::from_mins(1);
+const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_HEALTH_MESSAGE: usize = 1024;
 
 /// A node that has opened its store and its port.
@@ -60,6 +62,7 @@ impl Node {
         let status = DataServiceServer::new(StatusService { config, grid: grid.clone() });
         let grpc = Routes::new(health_service.max_decoding_message_size(MAX_HEALTH_MESSAGE))
             .add_service(status)
+            .add_service(object_service(grid.clone(), Access::Internal))
             .into_axum_router()
             .reset_fallback();
         let router =
@@ -77,6 +80,7 @@ impl Node {
         let mut tasks = JoinSet::new();
         tasks.spawn(Outbox::new(grid.clone()).run());
         tasks.spawn(follow_class(grid.clone(), file));
+        tasks.spawn(resume_macros(grid.clone()));
         tasks.spawn(forget_results(grid));
         set_serving(&health, true).await;
         let until = async move {
@@ -128,6 +132,14 @@ async fn follow_class(grid: Grid, mut file: ClassFile) {
             }
             Err(error) => tracing::warn!(error, "the definition of the class is kept"),
         }
+    }
+}
+
+/// Continues runs that the end of the former process interrupted.
+async fn resume_macros(grid: Grid) {
+    while let Err(error) = grid.resume_macros(|_, _| true).await {
+        tracing::warn!(%error, "cannot continue macros, trying again");
+        sleep(RESUME_INTERVAL).await;
     }
 }
 

@@ -108,7 +108,7 @@ impl Grid {
         let counts = Arc::new(Counts::read(&store, &class.collections).await?);
         let results = Arc::new(Results::read(&store).await?);
         let epoch = epoch(&store).await?;
-        Ok(Self { counts, results, epoch, ..Self::new(store, class) })
+        Ok(Self { epoch, counts, results, ..Self::new(store, class) })
     }
 
     /// The objects of an empty store.
@@ -142,7 +142,7 @@ impl Grid {
         let epoch = epoch(&store).await?;
         let tokens = Arc::new(CallTokens::new(&call_key(&store).await?));
         let replica = Some(replica);
-        Ok(Self { replica, results, epoch, tokens, ..Self::new(store, class) })
+        Ok(Self { epoch, tokens, results, replica, ..Self::new(store, class) })
     }
 
     pub(crate) fn replica(&self) -> Option<&Arc<Replica>> {

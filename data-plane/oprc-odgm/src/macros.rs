@@ -347,3 +347,6 @@ fn run_error(error: StoreError) -> Error {
         other => other.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

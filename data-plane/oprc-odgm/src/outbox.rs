@@ -207,7 +207,7 @@ impl Outbox {
 async fn gained(gains: Option<&mut watch::Receiver<u64>>) {
     let Some(gains) = gains else { return std::future::pending().await };
     if gains.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

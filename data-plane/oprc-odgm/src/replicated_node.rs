@@ -19,7 +19,7 @@ use tonic_health::server::HealthReporter;
 use crate::{
     Grid, WatchedFile,
     config::{Config, ReplicaConfig},
-    node::{NodeParts, options, set_live, set_ready},
+    node_parts::{NodeParts, Servers, options, set_live, set_ready},
     peer_api::{self, PeerApi},
     replica::{
         Replica,
@@ -35,6 +35,7 @@ use crate::{
 /// Of each call of etcd. A proposal that a dead leader got is lost, and is repeated after this time.
 const STORE_DEADLINE: Duration = Duration::from_secs(3);
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
+const DEFRAGMENT_DEADLINE: Duration = Duration::from_mins(2);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Callers may learn late that a node is no longer ready.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -92,7 +93,7 @@ impl PreparedReplica {
 }
 
 pub(crate) struct ReplicatedNode {
-    pub(crate) server: Server,
+    pub(crate) servers: Servers,
     pub(crate) parts: NodeParts,
     pub(crate) prepared: PreparedReplica,
 }
@@ -102,13 +103,13 @@ impl ReplicatedNode {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), String> {
-        let Self { server, parts, prepared } = self;
+        let Self { servers, parts, prepared } = self;
         let health = parts.health();
         set_live(&health).await;
         set_ready(&health, false).await;
         let stop = watch::Sender::new(false);
-        let mut servers = JoinSet::new();
-        servers.spawn(server.serve(parts.router(), oprc_server::stopped(stop.subscribe())));
+        let mut serving = JoinSet::new();
+        servers.serve(&parts, &mut serving, || oprc_server::stopped(stop.subscribe()));
         let api = PeerApi {
             cluster: prepared.cluster.clone(),
             roster: prepared.roster.clone(),
@@ -116,7 +117,7 @@ impl ReplicatedNode {
             grid: parts.grid.clone(),
         };
         let until = oprc_server::stopped(stop.subscribe());
-        servers.spawn(prepared.peer_server.serve(peer_api::router(api), until));
+        serving.spawn(prepared.peer_server.serve(peer_api::router(api), until));
         let member = Member {
             config: prepared.config,
             cluster: prepared.cluster,
@@ -128,7 +129,7 @@ impl ReplicatedNode {
         };
         let ended = member.run(parts, health, shutdown, &stop).await;
         stop.send_replace(true);
-        while servers.join_next().await.is_some() {}
+        while serving.join_next().await.is_some() {}
         match ended {
             Ok(Some(child)) => {
                 child.stop().await;
@@ -285,6 +286,8 @@ impl Member {
         tasks.spawn(async move { own.balance().await });
         let (own, admin) = (replica.clone(), self.admin.clone());
         tasks.spawn(async move { own.manage_members(&admin).await });
+        let (own, admin) = (replica.clone(), self.admin.with_deadline(DEFRAGMENT_DEADLINE));
+        tasks.spawn(async move { own.free_space(&admin).await });
     }
 }
 

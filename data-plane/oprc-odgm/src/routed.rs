@@ -151,6 +151,10 @@ impl Grid {
     async fn execute(&self, operation: Operation) -> Result<Answer, Error> {
         let Some(replica) = self.replica() else { return self.execute_locally(operation).await };
         let key = self.key_of(&operation)?;
+        // Deletions free space.
+        if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
+            return Err(Error::Unavailable("the quota of the store is used up".to_owned()));
+        }
         let mut reason = String::new();
         for _ in 0..MAX_ROUTES {
             match replica.route(&key).await? {

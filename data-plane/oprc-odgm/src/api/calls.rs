@@ -12,9 +12,9 @@ use super::{
     body::Body,
     preconditions::expected,
     problem::Problem,
-    request::{Api, Caller, Target, finish},
+    request::{Api, Target, finish},
 };
-use crate::Invocation;
+use crate::{Invocation, caller::Caller};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const REPEATED: HeaderName = HeaderName::from_static("idempotent-replayed");

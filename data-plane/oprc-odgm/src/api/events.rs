@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::{
     body::Body,
     problem::Problem,
-    request::{Api, Caller, finish},
+    request::{Api, finish},
 };
-use crate::outbox;
+use crate::{caller::Caller, outbox};
 
 const WHAT: &str = "the list of parked events";
 

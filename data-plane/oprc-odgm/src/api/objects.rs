@@ -18,10 +18,10 @@ use super::{
     calls::IDEMPOTENCY_KEY,
     preconditions::expected,
     problem::Problem,
-    request::{Api, Caller, Target, finish, query},
+    request::{Api, Target, finish, query},
     streams,
 };
-use crate::{Error, Expected, Grid, Object, ObjectId, references::Resolved};
+use crate::{Error, Expected, Grid, Object, ObjectId, caller::Caller, references::Resolved};
 
 const DEFAULT_PAGE: usize = 100;
 
@@ -67,7 +67,7 @@ pub(super) async fn read(
     target: Target,
     parameters: Result<Query<ReadQuery>, QueryRejection>,
 ) -> Answer {
-    caller.permit_data(&api)?;
+    caller.permit_data(&api.grid.class())?;
     let (grid, parameters) = (&api.grid, query(parameters)?);
     let mut found = if parameters.stale {
         grid.get_stale(target.collection(), &target.id()?).await?
@@ -104,7 +104,7 @@ pub(super) async fn list(
     headers: HeaderMap,
     parameters: Result<Query<ListQuery>, QueryRejection>,
 ) -> Answer {
-    caller.permit_data(&api)?;
+    caller.permit_data(&api.grid.class())?;
     let ListQuery { prefix, after, limit, watch } = query(parameters)?;
     let is_stream =
         headers.get(ACCEPT).is_some_and(|it| it.as_bytes() == streams::NDJSON.as_bytes());
@@ -135,7 +135,7 @@ pub(super) async fn batch_get(
     target: Target,
     body: Body,
 ) -> Answer {
-    caller.permit_data(&api)?;
+    caller.permit_data(&api.grid.class())?;
     let BatchGet { ids } = body.json()?;
     let ids: Result<Vec<_>, _> = ids.iter().map(|it| ObjectId::parse(it)).collect();
     Ok(Json(api.grid.batch_get(target.collection(), &ids?).await?).into_response())
@@ -148,7 +148,7 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    caller.permit_data(&api)?;
+    caller.permit_data(&api.grid.class())?;
     let state = body.json()?;
     let key = headers.get(IDEMPOTENCY_KEY).map(|key| hex::encode(Sha256::digest(key)));
     let id = key.as_ref().and_then(|it| it.get(..32)).map(str::to_owned);
@@ -184,7 +184,8 @@ pub(super) async fn replace(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let id = caller.permit_write(&api, &target)?;
+    let id = target.id()?;
+    caller.permit_write(&api.grid, target.collection(), &id)?;
     let (grid, state, expected) = (api.grid.clone(), body.json()?, expected(&api.grid, &headers)?);
     let work = async move { grid.put(target.collection(), &id, state, expected).await };
     Ok(object(&api.grid, StatusCode::OK, finish(work).await?))
@@ -197,7 +198,8 @@ pub(super) async fn change(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let id = caller.permit_write(&api, &target)?;
+    let id = target.id()?;
+    caller.permit_write(&api.grid, target.collection(), &id)?;
     let (grid, changes, expected) =
         (api.grid.clone(), body.json()?, expected(&api.grid, &headers)?);
     let work = async move { grid.patch(target.collection(), &id, changes, expected).await };
@@ -210,7 +212,8 @@ pub(super) async fn delete(
     target: Target,
     headers: HeaderMap,
 ) -> Answer {
-    let id = caller.permit_write(&api, &target)?;
+    let id = target.id()?;
+    caller.permit_write(&api.grid, target.collection(), &id)?;
     let (grid, expected) = (api.grid.clone(), expected(&api.grid, &headers)?);
     finish(async move { grid.delete(target.collection(), &id, expected).await }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

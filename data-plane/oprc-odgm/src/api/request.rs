@@ -4,11 +4,11 @@ use std::{collections::HashMap, ops::Deref};
 
 use axum::{
     extract::{FromRequestParts, Path, Query, rejection::QueryRejection},
-    http::{HeaderMap, request::Parts},
+    http::request::Parts,
 };
 
 use super::problem::Problem;
-use crate::{Error, Grid, ObjectId, call_token::CALL_TOKEN, class::Access, invocation::CallOrigin};
+use crate::{Error, Grid, ObjectId, caller::Caller, class::Access};
 
 /// What handlers share.
 #[derive(Clone)]
@@ -18,52 +18,13 @@ pub(super) struct Api {
     pub(super) caller: Access,
 }
 
-/// Who calls.
-pub(super) struct Caller {
-    pub(super) access: Access,
-    pub(super) origin: CallOrigin,
-}
-
 impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        Ok(Self::of(api, &parts.headers)?)
-    }
-}
-
-impl Caller {
-    /// Call tokens count on the port for workloads of the cluster only: elsewhere they may have leaked.
-    fn of(api: &Api, headers: &HeaderMap) -> Result<Self, Error> {
-        if api.caller == Access::Public {
-            return Ok(Self { access: Access::Public, origin: CallOrigin::default() });
-        }
-        let values = headers.get_all(CALL_TOKEN).iter().filter_map(|it| it.to_str().ok());
-        let (origin, is_own) = api.grid.tokens.origin(&values.collect::<Vec<_>>().join(","))?;
-        let access = if is_own { Access::Private } else { api.caller };
-        Ok(Self { access, origin })
-    }
-
-    /// Fails unless the caller may read and write objects.
-    pub(super) fn permit_data(&self, api: &Api) -> Result<(), Error> {
-        api.grid.class().permit_data(self.access)
-    }
-
-    /// Fails unless the caller may write this object, which no call of it has led to.
-    pub(super) fn permit_write(&self, api: &Api, target: &Target) -> Result<ObjectId, Error> {
-        self.permit_data(api)?;
-        let id = target.id()?;
-        api.grid.check_reentrancy(target.collection(), &id, &self.origin)?;
-        Ok(id)
-    }
-
-    /// Fails for callers outside of the cluster.
-    pub(super) fn require_internal(&self, what: &str) -> Result<(), Error> {
-        if self.access == Access::Public {
-            let access = Access::Internal.as_str();
-            return Err(Error::Forbidden { what: what.to_owned(), access });
-        }
-        Ok(())
+        let values = parts.headers.get_all(Self::TOKENS).iter().filter_map(|it| it.to_str().ok());
+        let tokens = values.collect::<Vec<_>>().join(",");
+        Ok(Self::recognise(&api.grid, api.caller, &tokens)?)
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod ownership;
 pub(crate) mod peer_client;
 pub(crate) mod peers;
 pub(crate) mod roster;
+mod space;
 
 pub use self::etcd_child::{EXEC_ETCD, exec_etcd};
 

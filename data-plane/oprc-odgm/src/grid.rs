@@ -97,7 +97,7 @@ impl Grid {
         let counts = Arc::new(Counts::read(&store, &class.collections).await?);
         let results = Arc::new(Results::read(&store).await?);
         let epoch = epoch(&store).await?;
-        Ok(Self { counts, results, epoch, ..Self::new(store, class) })
+        Ok(Self { epoch, counts, results, ..Self::new(store, class) })
     }
 
     /// The objects of an empty store.

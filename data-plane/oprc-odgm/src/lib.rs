@@ -48,3 +48,9 @@ pub use invocation::{CallOrigin, Expected, Invocation, Object, ObjectBatch, Obje
 pub use object_id::ObjectId;
 pub use object_stream::{DeletedObject, WatchEvent};
 pub use references::{Resolved, Unresolved};
+
+/// For the results of long suites.
+#[cfg(test)]
+fn workspace() -> std::path::PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into()
+}

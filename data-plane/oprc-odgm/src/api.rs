@@ -45,4 +45,6 @@ pub fn router(grid: Grid, caller: Access) -> Router {
 }
 
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod tests;

@@ -76,9 +76,8 @@ impl CallTokens {
                     origin.depth = claims.depth;
                     origin.expires = Some(claims.expires);
                 }
-                Some(_) => {}
                 None if origin.foreign.len() < MAX_FOREIGN => origin.foreign.push(token.to_owned()),
-                None => {}
+                Some(_) | None => {}
             }
         }
         Ok((origin, is_own))
@@ -138,7 +137,7 @@ mod tests {
         let mut forged: Claims = serde_json::from_slice(&BASE64.decode(claims).unwrap()).unwrap();
         forged.chain.clear();
         let forged = BASE64.encode(serde_json::to_vec(&forged).unwrap());
-        let cut = &header[..header.len() - 1];
+        let cut = header.split_at(header.len() - 1).0;
         for bad in [format!("{forged}.{tag}"), cut.to_owned(), "a.b".to_owned(), ".".to_owned()] {
             let (found, is_own) = tokens.origin(&bad).unwrap();
             assert!(!is_own && found.chain.is_empty(), "{bad}");

@@ -58,3 +58,9 @@ pub use object_id::ObjectId;
 pub use object_stream::{DeletedObject, WatchEvent};
 pub use references::{Resolved, Unresolved};
 pub use watched_file::WatchedFile;
+
+/// For the results of long suites.
+#[cfg(test)]
+fn workspace() -> std::path::PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into()
+}

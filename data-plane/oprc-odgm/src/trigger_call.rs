@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, Grid, ObjectId,
-    class::{Access, Batch, Cause, Class, Method, State},
+    class::{Access, Batch, Cause, Class, Method, State, Trigger},
     grid::{EventBound, PreparedChange, new_id},
     invocation::Invocation,
     method_call::{MethodCall, deadline},
@@ -60,7 +60,7 @@ impl Grid {
         let collection = call.collection.as_deref();
         let key = Self::key(class, collection, &call.id)?;
         let trigger = class.trigger(&call.method, collection.unwrap_or_default());
-        let limit = trigger.and_then(|it| it.timeout()).unwrap_or_else(|| method.timeout());
+        let limit = trigger.and_then(Trigger::timeout).unwrap_or_else(|| method.timeout());
         let _turn = self.turns.take_always(&key).await?;
         let found = self.read(class, collection, &call.id).await?;
         let id = events.first().map(StoredEvent::id).unwrap_or_default();

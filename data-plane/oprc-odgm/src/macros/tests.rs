@@ -237,7 +237,7 @@ async fn steps_call_other_objects_and_other_classes() {
     let class = class(&functions, macros, &url).await;
     let grid = created(&store, &class, "a", json!({"count": 0, "stock": "s-1"})).await;
     let other = ObjectId::parse("b").unwrap();
-    grid.put(None, &other, Default::default(), Expected::Absent).await.unwrap();
+    grid.put(None, &other, crate::class::State::new(), Expected::Absent).await.unwrap();
     let error = grid.invoke(&call("move", json!({"to": "b"}), None)).await.unwrap_err();
     let Error::StepFailed { step, error } = error else { panic!("{error}") };
     assert_eq!(step, "#4");

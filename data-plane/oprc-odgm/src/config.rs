@@ -12,6 +12,8 @@ use serde::Deserialize;
 
 /// One record of ownership is stored for each.
 const MAX_PARTITIONS: u32 = 4096;
+const DEFAULT_PUBLIC_PORT: u16 = 8083;
+const DEFAULT_TLS_DIR: &str = "/etc/odgm-tls";
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 const MIN_QUOTA_BYTES: u64 = 16 << 20;
 
@@ -21,6 +23,8 @@ pub type Variables = BTreeMap<String, String>;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub http_port: u16,
+    /// For callers from outside of the cluster.
+    pub public_port: u16,
     pub node_id: String,
     pub cluster_id: String,
     /// The address of this node.
@@ -118,7 +122,9 @@ impl Config {
         let replica = is_replicated.then(|| replica(variables, &address)).transpose()?;
         Ok(Self {
             http_port: required(variables, "ODGM_HTTP_PORT", "a port", parse::<NonZeroU16>)?.get(),
-            node_id: text("ODGM_NODE_ID")?,
+            public_port: optional(variables, "ODGM_PUBLIC_PORT", "a port", parse::<NonZeroU16>)?
+                .map_or(DEFAULT_PUBLIC_PORT, NonZeroU16::get),
+            node_id: node_id(variables)?,
             cluster_id: text("ODGM_CLUSTER_ID")?,
             address,
             collections,
@@ -134,6 +140,14 @@ impl Config {
     pub fn is_persistent(&self) -> bool {
         self.collections.iter().any(|it| it.persistence_mode == Persistence::Persistent)
     }
+}
+
+/// The index has three digits if the prefix is known.
+fn node_id(variables: &Variables) -> Result<String, String> {
+    let prefix = optional(variables, "ODGM_NODE_ID_PREFIX", "a text", non_empty)?;
+    let index = optional(variables, "ODGM_NODE_INDEX", "a number", parse::<u32>)?;
+    let id = required(variables, "ODGM_NODE_ID", "a text", non_empty)?;
+    Ok(prefix.map_or(id, |prefix| format!("{prefix}{:03}", index.unwrap_or_default())))
 }
 
 /// All collections of a grid are in one store.
@@ -183,6 +197,7 @@ fn replica(variables: &Variables, address: &str) -> Result<ReplicaConfig, String
     let loopback = |text: &str| text.parse().ok().filter(|it: &SocketAddr| it.ip().is_loopback());
     let client = optional(variables, "ODGM_ETCD_CLIENT_ADDRESS", "a loopback address", loopback)?;
     let program = optional(variables, "ODGM_ETCD_PROGRAM", "a path", non_empty)?;
+    let tls_dir = optional(variables, "ODGM_TLS_DIR", "a folder", non_empty)?;
     let quota = |text: &str| text.parse().ok().filter(|it| *it >= MIN_QUOTA_BYTES);
     let expected = format!("a number of bytes, at least {MIN_QUOTA_BYTES}");
     let quota = optional(variables, "ODGM_ETCD_QUOTA_BYTES", &expected, quota)?;
@@ -195,7 +210,7 @@ fn replica(variables: &Variables, address: &str) -> Result<ReplicaConfig, String
         etcd_client: client.unwrap_or(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 2379)),
         etcd_program: program.unwrap_or_else(|| "/usr/bin/etcd".to_owned()).into(),
         etcd_quota_bytes: quota.unwrap_or(DEFAULT_QUOTA_BYTES),
-        tls_dir: required(variables, "ODGM_TLS_DIR", "a folder", non_empty)?.into(),
+        tls_dir: tls_dir.unwrap_or_else(|| DEFAULT_TLS_DIR.to_owned()).into(),
         members_file: required(variables, "ODGM_MEMBERS_FILE", "a file", non_empty)?.into(),
     })
 }
@@ -284,6 +299,7 @@ mod tests {
             ("ODGM_COLLECTION", &mst),
             ("ODGM_COLLECTION", &many),
             ("ODGM_BIND_ADDRESS", "localhost"),
+            ("ODGM_PUBLIC_PORT", "x"),
             ("ODGM_COLLECTION", two),
         ];
         for (name, value) in wrong {
@@ -317,6 +333,10 @@ mod tests {
         assert_eq!(replica.etcd_peer_url(11), url);
         assert_eq!(replica.etcd_quota_bytes, 2 << 30);
         let mut other = replicated();
+        for (name, value) in [("ODGM_NODE_ID_PREFIX", "grid-"), ("ODGM_NODE_INDEX", "11")] {
+            other.insert(name.to_owned(), value.to_owned());
+        }
+        assert_eq!(Config::read(&other).unwrap().node_id, "grid-011");
         other.insert("ODGM_PEER_HOST".to_owned(), "127.0.0.1{index}".to_owned());
         let replica = Config::read(&other).unwrap().replica.unwrap();
         assert_eq!(replica.peer_address(1), "127.0.0.11:8082");

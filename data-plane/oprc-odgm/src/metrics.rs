@@ -103,14 +103,15 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+fn add<M: Metric + Clone + Default>(all: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    all.register(name, help, metric.clone());
+    metric
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("odgm");
-        fn add<M: Metric + Clone + Default>(all: &mut Registry, name: &str, help: &str) -> M {
-            let metric = M::default();
-            all.register(name, help, metric.clone());
-            metric
-        }
         let all = &mut registry;
         let family = Family::<_, _, fn() -> _>::new_with_constructor(durations as fn() -> _);
         all.register("call_duration_seconds", "Time to execute a call", family.clone());

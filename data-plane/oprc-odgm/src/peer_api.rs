@@ -48,7 +48,7 @@ pub(crate) fn router(api: PeerApi) -> Router {
         .with_state(api)
 }
 
-fn unavailable(reason: impl ToString) -> Response {
+fn unavailable(reason: &impl ToString) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, reason.to_string()).into_response()
 }
 
@@ -60,14 +60,14 @@ async fn ping(Shared(api): Shared<PeerApi>) -> Json<PingReply> {
 async fn hello(Shared(api): Shared<PeerApi>, Json(hello): Json<Hello>) -> Response {
     match api.roster.hello(&hello) {
         Ok(reply) => Json(reply).into_response(),
-        Err(error) => unavailable(error),
+        Err(error) => unavailable(&error),
     }
 }
 
 async fn join(Shared(api): Shared<PeerApi>, Json(request): Json<JoinRequest>) -> Response {
     match admit(&api.admin, api.cluster.desired(), &request).await {
         Ok(reply) => Json(reply).into_response(),
-        Err(reason) => unavailable(reason),
+        Err(reason) => unavailable(&reason),
     }
 }
 
@@ -75,12 +75,12 @@ async fn join(Shared(api): Shared<PeerApi>, Json(request): Json<JoinRequest>) ->
 async fn members(Shared(api): Shared<PeerApi>) -> Response {
     match api.admin.members(false).await {
         Ok(members) => Json(members.iter().map(|it| it.id).collect::<Vec<_>>()).into_response(),
-        Err(error) => unavailable(error),
+        Err(error) => unavailable(&error),
     }
 }
 
 async fn call(Shared(api): Shared<PeerApi>, Json(operation): Json<Operation>) -> Response {
-    let Some(grid) = api.grid.get().cloned() else { return unavailable("the node is starting") };
+    let Some(grid) = api.grid.get().cloned() else { return unavailable(&"the node is starting") };
     // The work is finished even if the other node goes.
     let work = tokio::spawn(async move {
         let Some(replica) = grid.replica() else { return Ok(None) };

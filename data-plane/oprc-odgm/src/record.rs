@@ -21,6 +21,9 @@ pub(crate) struct ObjectRecord {
     /// The number of its next event.
     #[serde(default)]
     pub(crate) next_event: u64,
+    /// How often it was changed since it was created.
+    #[serde(default)]
+    pub(crate) changes: u64,
 }
 
 /// A change of an object whose triggers haven't been called.
@@ -78,6 +81,17 @@ pub(crate) fn parse_event_key(key: &str) -> Option<(&str, u64)> {
 
 pub(crate) fn parked_key(event_key: &str) -> String {
     format!("{PARKED}{event_key}")
+}
+
+/// The key of a random number that is made with the store. Versions of another store are told apart by it.
+pub(crate) const EPOCH: &str = "m/epoch";
+/// The key of the secret for call tokens.
+pub(crate) const CALL_KEY: &str = "m/call-key";
+/// The prefix of the keys of all runs of macros.
+pub(crate) const RUNS: &str = "r/";
+
+pub(crate) fn run_key(run: &str) -> String {
+    format!("{RUNS}{run}")
 }
 
 /// A call with an idempotency key, and its result.

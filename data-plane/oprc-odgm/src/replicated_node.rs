@@ -19,7 +19,7 @@ use tonic_health::server::HealthReporter;
 use crate::{
     Grid, WatchedFile,
     config::{Config, ReplicaConfig},
-    node::{NodeParts, options, set_live, set_ready},
+    node_parts::{NodeParts, Servers, options, set_live, set_ready},
     peer_api::{self, PeerApi},
     replica::{
         Replica,
@@ -35,6 +35,7 @@ use crate::{
 /// Of each call of etcd. A proposal that a dead leader got is lost, and is repeated after this time.
 const STORE_DEADLINE: Duration = Duration::from_secs(3);
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
+const DEFRAGMENT_DEADLINE: Duration = Duration::from_mins(2);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Callers may learn late that a node is no longer ready.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -92,7 +93,7 @@ impl PreparedReplica {
 }
 
 pub(crate) struct ReplicatedNode {
-    pub(crate) server: Server,
+    pub(crate) servers: Servers,
     pub(crate) parts: NodeParts,
     pub(crate) prepared: PreparedReplica,
 }
@@ -102,13 +103,13 @@ impl ReplicatedNode {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), String> {
-        let Self { server, parts, prepared } = self;
+        let Self { servers, parts, prepared } = self;
         let health = parts.health();
         set_live(&health).await;
         set_ready(&health, false).await;
         let stop = watch::Sender::new(false);
-        let mut servers = JoinSet::new();
-        servers.spawn(server.serve(parts.router(), oprc_server::stopped(stop.subscribe())));
+        let mut serving = JoinSet::new();
+        servers.serve(&parts, &mut serving, || oprc_server::stopped(stop.subscribe()));
         let api = PeerApi {
             cluster: prepared.cluster.clone(),
             roster: prepared.roster.clone(),
@@ -116,7 +117,7 @@ impl ReplicatedNode {
             grid: parts.grid.clone(),
         };
         let until = oprc_server::stopped(stop.subscribe());
-        servers.spawn(prepared.peer_server.serve(peer_api::router(api), until));
+        serving.spawn(prepared.peer_server.serve(peer_api::router(api), until));
         let member = Member {
             config: prepared.config,
             cluster: prepared.cluster,
@@ -128,7 +129,7 @@ impl ReplicatedNode {
         };
         let ended = member.run(parts, health, shutdown, &stop).await;
         stop.send_replace(true);
-        while servers.join_next().await.is_some() {}
+        while serving.join_next().await.is_some() {}
         match ended {
             Ok(Some(child)) => {
                 child.stop().await;
@@ -187,7 +188,12 @@ impl Member {
             self.peers.clone(),
             self.client.clone(),
         ));
-        let grid = Grid::replicated(store, parts.class.clone(), replica.clone());
+        let grid = self.open_grid(&store, &parts, &replica);
+        let grid = tokio::select! {
+            grid = grid => grid,
+            reason = child.ended() => return Err(reason),
+            () = &mut shutdown => return Ok(Some(child)),
+        };
         parts.serve_grid(grid.clone());
         self.start_tasks(&replica, &mut tasks);
         parts.start_tasks(&mut tasks);
@@ -196,10 +202,10 @@ impl Member {
             () = &mut shutdown => {}
         }
         set_ready(&health, false).await;
-        replica.hand_over(grid.idle()).await;
+        replica.hand_over(grid.turns.idle()).await;
         sleep(DRAIN_DELAY).await;
         stop.send_replace(true);
-        timeout(Duration::from_secs(5), grid.idle()).await.unwrap_or_default();
+        timeout(Duration::from_secs(5), grid.turns.idle()).await.unwrap_or_default();
         let status = self.cluster.status();
         if status.is_leader()
             && let Err(error) = replica.move_leader(&self.admin, &status.members).await
@@ -253,6 +259,17 @@ impl Member {
         }
     }
 
+    async fn open_grid(&self, store: &Store, parts: &NodeParts, replica: &Arc<Replica>) -> Grid {
+        loop {
+            let class = parts.class.clone();
+            match Grid::replicated(store.clone(), class, replica.clone()).await {
+                Ok(grid) => return grid,
+                Err(error) => tracing::warn!(%error, "cannot open the grid, trying again"),
+            }
+            sleep(RETRY_DELAY).await;
+        }
+    }
+
     fn start_tasks(&self, replica: &Arc<Replica>, tasks: &mut JoinSet<()>) {
         let (peers, cluster) = (self.peers.clone(), self.cluster.clone());
         tasks.spawn(async move { peers.monitor(&cluster).await });
@@ -269,6 +286,8 @@ impl Member {
         tasks.spawn(async move { own.balance().await });
         let (own, admin) = (replica.clone(), self.admin.clone());
         tasks.spawn(async move { own.manage_members(&admin).await });
+        let (own, admin) = (replica.clone(), self.admin.with_deadline(DEFRAGMENT_DEADLINE));
+        tasks.spawn(async move { own.free_space(&admin).await });
     }
 }
 

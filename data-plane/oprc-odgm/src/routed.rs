@@ -125,13 +125,20 @@ impl Grid {
         let began = Instant::now();
         let outcome = self.invoke_routed(call).await;
         let class = self.class();
-        let method = class.methods.get_key_value(&call.method).map(|(name, _)| name.as_str());
+        let (method, is_macro) = (call.method.as_str(), class.macros.contains_key(&call.method));
+        let is_known = is_macro || class.methods.contains_key(method);
+        let method = is_known.then_some(method);
         self.metrics().record_call(method, began, &outcome);
         outcome
     }
 
     async fn invoke_routed(&self, call: &Invocation) -> Result<Outcome, Error> {
-        if self.replica().is_none() || self.class().method(&call.method, call.caller)?.read_only {
+        let class = self.class();
+        let is_routed = match class.methods.get(&call.method) {
+            Some(method) => !method.is_read_only(),
+            None => class.macros.contains_key(&call.method),
+        };
+        if self.replica().is_none() || !is_routed {
             return self.invoke_locally(call).await;
         }
         match self.execute(Operation::Invoke(Box::new(call.clone()))).await? {
@@ -144,6 +151,10 @@ impl Grid {
     async fn execute(&self, operation: Operation) -> Result<Answer, Error> {
         let Some(replica) = self.replica() else { return self.execute_locally(operation).await };
         let key = self.key_of(&operation)?;
+        // Deletions free space.
+        if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
+            return Err(Error::Unavailable("the quota of the store is used up".to_owned()));
+        }
         let mut reason = String::new();
         for _ in 0..MAX_ROUTES {
             match replica.route(&key).await? {

@@ -25,7 +25,7 @@ pub(crate) fn router(grid: Grid) -> Router {
 }
 
 async fn scrape(Shared(grid): Shared<Grid>) -> Response {
-    let mut observed = Observed { turns: grid.turns(), ..Observed::default() };
+    let mut observed = Observed { turns: grid.turns.calls(), ..Observed::default() };
     if let Some(replica) = grid.replica() {
         let status = replica.cluster.status();
         observed.store = status.own.as_ref().map(|own| StoreUsage {

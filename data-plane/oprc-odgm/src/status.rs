@@ -141,9 +141,10 @@ impl StatusService {
 
     /// The id of a node: that of this one, with another index.
     fn id_of(&self, index: u32) -> String {
-        let own = self.config.replica.as_ref().map_or(0, |it| it.index).to_string();
+        let own = self.config.replica.as_ref().map_or(0, |it| it.index);
         let id = &self.config.node_id;
-        format!("{}{index}", id.strip_suffix(&own).unwrap_or(id))
+        let prefix = id.strip_suffix(&format!("{own:03}"));
+        format!("{}{index:03}", prefix.unwrap_or(id))
     }
 
     fn address_of(&self, config: &ReplicaConfig, index: u32) -> String {

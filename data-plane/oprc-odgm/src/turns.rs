@@ -75,7 +75,7 @@ impl Turns {
             let mut objects = self.objects.lock();
             let object = objects.entry(key.to_owned()).or_default();
             if object.calls > max_waiting {
-                return Err(Error::Overloaded(max_waiting));
+                return Err(Error::Overloaded { what: "the object", waiting: max_waiting });
             }
             object.calls += 1;
             (object.lock.clone(), Place { turns: self.clone(), key: key.to_owned() })
@@ -158,7 +158,10 @@ mod tests {
         while turns.objects.lock()["a"].calls <= MAX_WAITING {
             tokio::task::yield_now().await;
         }
-        assert_eq!(turns.take("a").await.unwrap_err(), Error::Overloaded(MAX_WAITING));
+        assert_eq!(
+            turns.take("a").await.unwrap_err(),
+            Error::Overloaded { what: "the object", waiting: MAX_WAITING }
+        );
         drop(first);
         assert!(waiting.join_all().await.iter().all(Result::is_ok));
         assert_eq!(turns.len(), 0);

@@ -56,6 +56,7 @@ fn publish(folder: &Path, url: &str, methods: &[&str]) -> PathBuf {
 async fn start(folder: &Path) -> Running {
     let config = Config {
         http_port: 0,
+        public_port: 0,
         node_id: "node-000".to_owned(),
         cluster_id: "test".to_owned(),
         address: "http://127.0.0.1".to_owned(),

@@ -70,6 +70,12 @@ impl EtcdAdmin {
         Ok(Self { channel: endpoint.connect_timeout(deadline).connect_lazy(), deadline })
     }
 
+    /// The same connection with another deadline.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { deadline, ..self.clone() }
+    }
+
     async fn call<T>(
         &self,
         request: impl Future<Output = std::result::Result<Response<T>, Status>>,
@@ -137,13 +143,6 @@ impl EtcdAdmin {
     /// Returns unused bytes of this member's file to the file system. It serves nothing meanwhile.
     pub async fn defragment(&self) -> Result<()> {
         self.call(self.maintenance().defragment(DefragmentRequest {})).await.map(drop)
-    }
-
-    /// Whether a member has rejected writes because its quota was used up.
-    pub async fn is_out_of_space(&self) -> Result<bool> {
-        let request = AlarmRequest { action: AlarmAction::Get.into(), ..Default::default() };
-        let response = self.call(self.maintenance().alarm(request)).await?;
-        Ok(response.alarms.iter().any(|it| it.alarm() == AlarmType::Nospace))
     }
 
     /// Accepts writes again, after space has become free.

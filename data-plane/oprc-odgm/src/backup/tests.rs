@@ -9,7 +9,7 @@ use crate::{Expected, ObjectId, class::Class};
 fn class(collections: &[&str]) -> Class {
     let collections = collections.iter().map(|it| (*it).to_owned()).collect();
     let triggers = json!({"name": "Cart", "methods": {"t": {"url": "http://127.0.0.1:1"}},
-        "triggers": [{"method": "t"}]});
+        "triggers": [{"method": "t", "async": true}]});
     Class { collections, ..serde_json::from_value(triggers).unwrap() }
 }
 

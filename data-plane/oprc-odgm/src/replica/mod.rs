@@ -10,6 +10,7 @@ pub(crate) mod ownership;
 pub(crate) mod peer_client;
 pub(crate) mod peers;
 pub(crate) mod roster;
+mod space;
 
 pub use self::etcd_child::{EXEC_ETCD, exec_etcd};
 
@@ -101,9 +102,8 @@ impl Replica {
 
     /// Nodes that may own partitions, by name.
     fn candidates(&self) -> Vec<String> {
-        let is_ready = |name: &String| match *name == self.config.name {
-            true => self.is_ready(),
-            false => self.peers.is_ready(name),
+        let is_ready = |name: &String| {
+            if *name == self.config.name { self.is_ready() } else { self.peers.is_ready(name) }
         };
         self.cluster.voters().into_iter().filter(is_ready).collect()
     }

@@ -112,20 +112,24 @@ impl Peers {
             }
             while let Some(ended) = pings.join_next().await {
                 if let Ok((name, reply)) = ended {
-                    self.record(&name, reply);
+                    self.record(&name, &reply);
                 }
             }
             self.rounds.send_modify(|round| *round += 1);
         }
     }
 
-    fn record(&self, name: &str, reply: Result<PingReply, PeerError>) {
+    fn record(&self, name: &str, reply: &Result<PingReply, PeerError>) {
         let mut states = self.states.lock();
         let Some(state) = states.get_mut(name) else { return };
         let was_dead = state.is_dead();
         match reply {
             Ok(PingReply { is_ready }) => {
-                *state = PeerState { responded: Instant::now(), is_refusing: false, is_ready };
+                *state = PeerState {
+                    responded: Instant::now(),
+                    is_refusing: false,
+                    is_ready: *is_ready,
+                };
             }
             Err(PeerError::NotSent(_)) => (state.is_refusing, state.is_ready) = (true, false),
             Err(PeerError::Broken(_) | PeerError::Status(..)) => state.is_ready = false,

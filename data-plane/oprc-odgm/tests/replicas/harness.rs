@@ -31,11 +31,11 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Endpoint;
 
 /// Of states that a busy machine reaches late.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(90);
 /// The most nodes that a test has.
 const MAX_NODES: u8 = 5;
 const PORT: u16 = 8081;
-pub(crate) const PARTITIONS: u32 = 16;
+const PARTITIONS: u32 = 16;
 
 /// A replicated grid. Its nodes are killed on drop.
 pub(crate) struct TestGrid {
@@ -54,21 +54,36 @@ pub(crate) struct Function {
     url: String,
     gate: watch::Sender<bool>,
     waiting: watch::Sender<usize>,
+    /// Events that triggers got: the object and its count. None are accepted until the gate opens.
+    noted: Arc<Mutex<Vec<(String, i64)>>>,
 }
 
 impl Function {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let function =
-            Self { url, gate: watch::Sender::new(false), waiting: watch::Sender::new(0) };
+        let function = Self {
+            url,
+            gate: watch::Sender::new(false),
+            waiting: watch::Sender::new(0),
+            noted: Arc::default(),
+        };
         let add = async |Json(call): Json<Value>| Json(added(&call));
         let gated = async |State(own): State<Function>, Json(call): Json<Value>| {
             own.waiting.send_modify(|it| *it += 1);
             own.gate.subscribe().wait_for(|it| *it).await.unwrap();
             Json(added(&call))
         };
+        let note = async |State(own): State<Function>, Json(call): Json<Value>| {
+            if !*own.gate.borrow() {
+                return Err(StatusCode::SERVICE_UNAVAILABLE);
+            }
+            let count = call["object"]["state"]["count"].as_i64().unwrap();
+            own.noted.lock().push((call["object"]["id"].as_str().unwrap().to_owned(), count));
+            Ok(Json(json!({})))
+        };
         let router = Router::new()
+            .route("/note", post(note))
             .route("/add", post(add))
             .route("/gated", post(gated))
             .with_state(function.clone());
@@ -80,6 +95,10 @@ impl Function {
     pub(crate) async fn waiting(&self, count: usize) {
         let mut waiting = self.waiting.subscribe();
         timeout(LIMIT, waiting.wait_for(|it| *it >= count)).await.unwrap().unwrap();
+    }
+
+    pub(crate) fn noted(&self) -> Vec<(String, i64)> {
+        self.noted.lock().clone()
     }
 
     pub(crate) fn open_gate(&self) {
@@ -119,7 +138,8 @@ impl TestGrid {
         let method = |name: &str| json!({"url": format!("{}/{name}", function.url)});
         let class = json!({
             "name": "counter",
-            "methods": {"add": method("add"), "gated": method("gated")},
+            "methods": {"add": method("add"), "gated": method("gated"), "note": method("note")},
+            "triggers": [{"method": "note", "collections": ["Logged"]}],
         });
         fs::write(folder.path().join("class.json"), class.to_string()).unwrap();
         certificates(&folder.path().join("tls"), &network);
@@ -140,8 +160,12 @@ impl TestGrid {
         fs::rename(new, path).unwrap();
     }
 
-    fn host(&self, index: usize) -> String {
+    pub(crate) fn host(&self, index: usize) -> String {
         format!("{}.1{index}", self.network)
+    }
+
+    pub(crate) fn tls_dir(&self) -> PathBuf {
+        self.folder.path().join("tls")
     }
 
     pub(crate) fn data_dir(&self, index: usize) -> PathBuf {
@@ -155,10 +179,11 @@ impl TestGrid {
     /// Starts the process of a node.
     pub(crate) fn spawn(&self, index: usize) {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
-        let collection = json!([{
-            "name": "Counter", "partition_count": PARTITIONS, "shard_type": "raft",
-            "persistence_mode": "persistent",
-        }]);
+        let collection = |name| {
+            json!({"name": name, "partition_count": PARTITIONS, "shard_type": "raft",
+                "persistence_mode": "persistent"})
+        };
+        let collection = json!([collection("Counter"), collection("Logged")]);
         let host = self.host(index);
         fs::create_dir_all(self.data_dir(index)).unwrap();
         let log = fs::File::options()
@@ -336,7 +361,7 @@ impl TestGrid {
             let Some(info) = self.cluster_info(index).await else { return false };
             let id = format!("node-00{index}");
             let is_active = info.nodes.iter().any(|it| it.node_id == id && it.status == "active");
-            is_active && info.active_shards == PARTITIONS
+            is_active && info.active_shards == info.total_shards
         })
         .await;
     }

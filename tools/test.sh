@@ -119,6 +119,7 @@ suite() {
     retried="$retried $failed"
 }
 suite store $threads "$@"
+suite grid $threads "$@"
 suite sandbox $threads "$@"
 if [ -n "$background" ]; then
     finish_background

@@ -171,7 +171,7 @@ pub fn free_port() -> u16 {
 }
 
 /// The etcd of the sandbox: the newest build.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     if let Some(assets) = env::var_os(oprc_sandbox::ASSETS).filter(|assets| !assets.is_empty()) {
         let program = PathBuf::from(assets).join("etcd");
         if program.is_file() {

@@ -11,6 +11,7 @@ pub mod etcd;
 pub mod exclusivity;
 pub mod fixture;
 pub mod generator;
+pub mod grid;
 pub mod http;
 pub mod inventory;
 pub mod load;

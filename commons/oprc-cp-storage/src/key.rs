@@ -26,6 +26,20 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks the arguments of a page of a range.
+pub(crate) fn check_range(prefix: &str, after: Option<&str>, limit: usize) -> Result<()> {
+    check_prefix(prefix)?;
+    if limit == 0 {
+        return Err(Error::invalid("the limit of a page must be at least 1"));
+    }
+    let Some(after) = after else { return Ok(()) };
+    check_prefix(after)?;
+    if after.starts_with(prefix) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{after:?} does not start with {prefix:?}")))
+}
+
 pub(crate) fn check_identity(identity: &str) -> Result<()> {
     if identity.is_empty() || identity.len() > MAX_KEY_BYTES || identity.contains(char::is_control)
     {

@@ -41,6 +41,13 @@ impl Backend for Memory {
         Ok(Page { entries, revision: state.revision, more: found.next().is_some() })
     }
 
+    async fn count(&self, prefix: &str) -> Result<u64> {
+        let state = self.state.lock();
+        let found = state.entries.range::<str, _>((key::start(prefix, None), Bound::Unbounded));
+        let count = found.take_while(|(key, _)| key.starts_with(prefix)).count();
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {
         let mut state = self.state.lock();
         self.owners.check(transaction.fence.as_ref())?;

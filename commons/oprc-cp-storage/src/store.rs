@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use crate::{
-    Backend, Entry, Error, EtcdOptions, Lease, Page, RedbOptions, Result, Revision, Transaction,
+    Backend, Entry, EtcdOptions, Lease, Page, RedbOptions, Result, Revision, Snapshot, Transaction,
     Watch,
     etcd::Etcd,
-    key::{check_identity, check_key, check_prefix},
+    key::{check_identity, check_key, check_prefix, check_range},
     memory::Memory,
     redb::Redb,
 };
@@ -40,19 +40,28 @@ impl Store {
         self.backend.get(key).await
     }
 
+    /// An entry as this process's member of the store knows it, which may be an older state. Succeeds
+    /// even if a majority of the members is unreachable.
+    pub async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
+        check_key(key)?;
+        self.backend.get_stale(key).await
+    }
+
+    /// The number of entries whose keys start with the prefix.
+    pub async fn count(&self, prefix: &str) -> Result<u64> {
+        check_prefix(prefix)?;
+        self.backend.count(prefix).await
+    }
+
+    /// All entries at one revision, to be read in pages.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        self.backend.snapshot().await
+    }
+
     /// Up to `limit` entries whose keys start with the prefix, optionally only those after a key.
     /// All are read at one revision; the next page may be at another one.
     pub async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
-        check_prefix(prefix)?;
-        if limit == 0 {
-            return Err(Error::invalid("the limit of a page must be at least 1"));
-        }
-        if let Some(after) = after {
-            check_prefix(after)?;
-            if !after.starts_with(prefix) {
-                return Err(Error::invalid(format!("{after:?} does not start with {prefix:?}")));
-            }
-        }
+        check_range(prefix, after, limit)?;
         self.backend.range(prefix, after, limit).await
     }
 

@@ -10,7 +10,7 @@ pub(crate) fn same_state(left: &State, right: &State) -> bool {
         && left.iter().all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
 }
 
-fn same(left: &Value, right: &Value) -> bool {
+pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
             left == right || (left.is_f64() || right.is_f64()) && left.as_f64() == right.as_f64()

@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::{
     Request, StatusCode,
     header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use percent_encoding::{CONTROLS, percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     Error, ObjectId,
+    call_token::CALL_TOKEN,
     class::{MAX_STATE_BYTES, Method, State},
+    concurrency::ConcurrencyLimits,
+    equality::same_state,
+    http_client::{HttpClient, SendError},
 };
 
 /// A state and a result of the largest size, and their names.
@@ -27,17 +27,15 @@ const MAX_RESPONSE_BYTES: usize = MAX_STATE_BYTES + MAX_RESULT_BYTES + 1024;
 pub(crate) const MAX_RESULT_BYTES: usize = 256 << 10;
 /// Of the response of a function that refuses a call.
 const MAX_DETAIL_CHARS: usize = 1024;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const INVOCATION_ID: HeaderName = HeaderName::from_static("oprc-invocation-id");
-/// A function that calls the grid passes these on, as it does with the trace context.
-pub(crate) const CALL_CHAIN: HeaderName = HeaderName::from_static("oprc-call-chain");
-pub(crate) const TRIGGER_DEPTH: HeaderName = HeaderName::from_static("oprc-trigger-depth");
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// Calls functions by HTTP.
+/// Calls functions by HTTP. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Functions {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: HttpClient,
+    pub(crate) limits: ConcurrencyLimits,
 }
 
 /// What a function is called with.
@@ -48,12 +46,11 @@ pub(crate) struct Call<'a> {
     pub(crate) args: &'a Value,
     #[serde(skip)]
     pub(crate) invocation: &'a str,
-    /// How many triggers led to the call.
+    /// The header of call tokens, which a function that calls the grid passes on.
     #[serde(skip)]
-    pub(crate) depth: u32,
-    /// The objects whose methods led to the call, and this one.
+    pub(crate) tokens: String,
     #[serde(skip)]
-    pub(crate) chain: String,
+    pub(crate) deadline: Instant,
     /// Headers that are passed on, such as the trace context.
     #[serde(skip)]
     pub(crate) headers: &'a [(HeaderName, HeaderValue)],
@@ -99,53 +96,69 @@ impl Reply {
 }
 
 impl Functions {
-    pub(crate) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_nodelay(true);
-        let mut builder = Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
-        Self { client: builder.build(connector) }
+    pub(crate) fn new(client: HttpClient) -> Self {
+        Self { client, limits: ConcurrencyLimits::default() }
     }
 
+    /// Waits for other calls of the function if they are limited, and repeats the call if it isn't reached
+    /// and has retries. All of it ends at the deadline.
     pub(crate) async fn call(&self, method: &Method, call: &Call<'_>) -> Result<Reply, Error> {
-        let limit = method.timeout();
-        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        let called = timeout(limit, self.send(method, call)).await;
-        let mut reply = called.unwrap_or(Err(Error::FunctionTimeout(millis)))?;
-        // A method that only reads has nothing to store.
-        if method.read_only && reply.object.take().is_some_and(|it| it.state != *call.object.state)
-        {
-            let reason = "a method that only reads must not change the object";
-            return Err(Error::InvalidResponse(reason.to_owned()));
+        let late = || {
+            let millis = method.timeout().as_millis();
+            Error::FunctionTimeout(u64::try_from(millis).unwrap_or(u64::MAX))
+        };
+        let called = timeout_at(call.deadline, async {
+            let _permit = self.limits.acquire(call.method, method.max_concurrency).await?;
+            self.call_with_retries(method, call).await
+        });
+        let mut reply = called.await.unwrap_or_else(|_| Err(late()))?;
+        let is_other = |it: RepliedObject| !same_state(&it.state, call.object.state);
+        // What doesn't change the object may return it.
+        if method.is_read_only() && reply.object.take().is_some_and(is_other) {
+            return Err(Error::Immutable(call.method.to_owned()));
         }
         Ok(reply)
     }
 
+    async fn call_with_retries(&self, method: &Method, call: &Call<'_>) -> Result<Reply, Error> {
+        let (mut left, mut backoff) = (method.retries, FIRST_BACKOFF);
+        loop {
+            match self.send(method, call).await {
+                Err(error) if left > 0 && is_retried(&error) => {
+                    tracing::debug!(method = call.method, %error, "a call failed, trying again");
+                    left -= 1;
+                    sleep(backoff.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     async fn send(&self, method: &Method, call: &Call<'_>) -> Result<Reply, Error> {
         let body = serde_json::to_vec(call).map_err(|it| Error::Corrupt(it.to_string()))?;
-        let unreachable = |reason: String| Error::FunctionUnreachable(reason);
         let mut request = Request::post(&method.url)
             .header(CONTENT_TYPE, "application/json")
             .header(INVOCATION_ID, header(call.invocation))
-            .header(CALL_CHAIN, header(&call.chain))
-            .header(TRIGGER_DEPTH, call.depth)
+            .header(CALL_TOKEN, &call.tokens)
             .body(Full::new(Bytes::from(body)))
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|error| Error::FunctionUnreachable(error.to_string()))?;
         request.headers_mut().extend(call.headers.iter().cloned());
-        let response =
-            self.client.request(request).await.map_err(|error| unreachable(chain(&error)))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-        let body = body.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                Error::InvalidResponse(format!("it has more than {MAX_RESPONSE_BYTES} bytes"))
-            } else {
-                unreachable(error.to_string())
+        let response = self.client.send(request, MAX_RESPONSE_BYTES).await;
+        let (status, body) = response.map_err(|error| match error {
+            SendError::Unreachable(reason) => Error::FunctionUnreachable(reason),
+            SendError::TooLarge(limit) => {
+                Error::InvalidResponse(format!("it has more than {limit} bytes"))
             }
         })?;
-        parse(status, &body.to_bytes())
+        parse(status, &body)
     }
+}
+
+/// Nothing is stored before the function has answered, so a call may be repeated. Only failures that tell
+/// that the function wasn't reached are, because functions may have effects elsewhere.
+fn is_retried(error: &Error) -> bool {
+    matches!(error, Error::FunctionUnreachable(_) | Error::FunctionFailed(502..=504))
 }
 
 fn parse(status: StatusCode, body: &[u8]) -> Result<Reply, Error> {
@@ -170,17 +183,6 @@ fn parse(status: StatusCode, body: &[u8]) -> Result<Reply, Error> {
 /// The value of a header, with other characters than ASCII escaped.
 fn header(text: &str) -> String {
     percent_encode(text.as_bytes(), CONTROLS).to_string()
-}
-
-/// An error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

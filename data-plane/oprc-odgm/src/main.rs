@@ -8,10 +8,16 @@ use oprc_observability::Format;
 use oprc_odgm::{
     config::{Config, Variables},
     node::{Node, host},
+    replica::{EXEC_ETCD, exec_etcd},
 };
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_some_and(|it| it == EXEC_ETCD) {
+        eprintln!("{}", exec_etcd(arguments));
+        return ExitCode::FAILURE;
+    }
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let variables: Variables =
         env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
@@ -28,9 +34,9 @@ async fn main() -> ExitCode {
 
 async fn run(config: Config) -> Result<(), String> {
     oprc_observability::init(Format::Json, &config.log).map_err(|error| error.to_string())?;
-    let node = Node::open(config, host(env::var_os("container").is_some())).await?;
+    let host = config.bind_address.unwrap_or(host(env::var_os("container").is_some()));
+    let node = Node::open(config, host).await?;
     tracing::info!(address = %node.address(), version = env!("CARGO_PKG_VERSION"), "listening");
     let shutdown = oprc_server::shutdown_signal().map_err(|error| error.to_string())?;
-    node.run(shutdown).await;
-    Ok(())
+    node.run(shutdown).await
 }

@@ -1,135 +1,112 @@
 //! A node of the grid: its store, its servers and its background tasks.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use axum::{Router, routing::get};
 use oprc_cp_storage::{RedbOptions, Store};
-use oprc_grpc::odgm::data_service_server::DataServiceServer;
-use oprc_server::{Options, Server, bind, fallback};
-use tokio::{
-    task::JoinSet,
-    time::{MissedTickBehavior, interval},
+use oprc_server::stopped;
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    Grid, WatchedFile,
+    config::Config,
+    node_parts::{NodeParts, Servers, read_class, set_live, set_ready},
+    replicated_node::{PreparedReplica, ReplicatedNode},
 };
-use tonic::service::Routes;
-use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{ClassFile, Grid, config::Config, outbox::Outbox, router, status::StatusService};
-
-const FORGET_INTERVAL: Duration = Duration::from_mins(1);
-const MAX_HEALTH_MESSAGE: usize = 1024;
-
-/// A node that has opened its store and its port.
+/// A node that has opened its ports. The only node of a grid has opened its store, too.
 pub struct Node {
-    server: Server,
-    router: Router,
-    health: HealthReporter,
-    store: Store,
-    grid: Grid,
-    file: ClassFile,
+    servers: Servers,
+    parts: NodeParts,
+    store: NodeStore,
+}
+
+enum NodeStore {
+    Single(Store),
+    Replicated(Box<PreparedReplica>),
 }
 
 impl Node {
     /// An error is one line.
     pub async fn open(config: Config, host: IpAddr) -> Result<Self, String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let file = ClassFile::open(&config.class_file)
+        let file = WatchedFile::open(&config.class_file)
             .map_err(|error| format!("ODGM_CLASS_FILE={}: {error}", config.class_file.display()))?;
-        let mut class = file.read()?;
+        let mut class = read_class(&file)?;
         class.collections = config.collections.iter().map(|it| it.name.clone()).collect();
-        let store = if config.is_persistent() {
-            let path = config.data_dir.join("grid.redb");
-            let options = RedbOptions::new(path, &config.node_id);
-            Store::redb(options).await.map_err(|error| text(&error))?
-        } else {
-            Store::memory()
+        let servers = Servers::bind(&config, host).await?;
+        let (store, cluster) = match &config.replica {
+            Some(replica) => {
+                let prepared = PreparedReplica::open(&config, replica, host).await?;
+                let cluster = prepared.cluster.clone();
+                (NodeStore::Replicated(Box::new(prepared)), Some(cluster))
+            }
+            None => (NodeStore::Single(open_store(&config).await?), None),
         };
-        let grid = Grid::open(store.clone(), class).await.map_err(|error| text(&error))?;
-        let server = bind(options(SocketAddr::new(host, config.http_port)));
-        let server = server.await.map_err(|error| text(&error))?;
-        let (health, health_service) = tonic_health::server::health_reporter();
-        let status = DataServiceServer::new(StatusService { config, grid: grid.clone() });
-        let grpc = Routes::new(health_service.max_decoding_message_size(MAX_HEALTH_MESSAGE))
-            .add_service(status)
-            .into_axum_router()
-            .reset_fallback();
-        let router = grpc.merge(router(grid.clone())).route("/livez", get(async || "ok"));
-        Ok(Self { server, router: router.fallback(fallback), health, store, grid, file })
+        let parts = NodeParts::new(config, host, class, file, cluster);
+        if let NodeStore::Single(store) = &store {
+            let grid = Grid::open(store.clone(), parts.class.clone()).await;
+            parts.serve_grid(grid.map_err(|error| error.to_string())?);
+        }
+        Ok(Self { servers, parts, store })
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.server.local_addr()
+        self.servers.internal.local_addr()
     }
 
-    /// Serves until `shutdown`.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) {
-        let Self { server, router, health, store, grid, file } = self;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(Outbox::new(grid.clone()).run());
-        tasks.spawn(follow_class(grid.clone(), file));
-        tasks.spawn(forget_results(grid));
-        set_serving(&health, true).await;
-        let until = async move {
-            shutdown.await;
-            set_serving(&health, false).await;
-        };
-        server.serve(router, until).await;
-        tasks.shutdown().await;
-        store.close().await;
+    /// Where callers from outside of the cluster are served.
+    pub fn public_address(&self) -> SocketAddr {
+        self.servers.public.local_addr()
+    }
+
+    /// Serves until `shutdown`. Must be called on a thread that lives as long as the process if the node
+    /// has an etcd. Fails if that ends.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), String> {
+        let Self { servers, parts, store } = self;
+        match store {
+            NodeStore::Single(store) => {
+                run_single(servers, parts, store, shutdown).await;
+                Ok(())
+            }
+            NodeStore::Replicated(prepared) => {
+                ReplicatedNode { servers, parts, prepared: *prepared }.run(shutdown).await
+            }
+        }
     }
 }
 
-fn options(address: SocketAddr) -> Options {
-    Options {
-        address,
-        tls: None,
-        max_connections: 10_000,
-        handshake_timeout: Duration::from_secs(10),
-        header_timeout: Duration::from_secs(30),
-        max_streams: 1000,
-        drain_timeout: Duration::from_secs(20),
+async fn open_store(config: &Config) -> Result<Store, String> {
+    if !config.is_persistent() {
+        return Ok(Store::memory());
     }
+    let options = RedbOptions::new(config.data_dir.join("grid.redb"), &config.node_id);
+    Store::redb(options).await.map_err(|error| error.to_string())
+}
+
+async fn run_single(
+    servers: Servers,
+    parts: NodeParts,
+    store: Store,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let (mut tasks, mut serving) = (JoinSet::new(), JoinSet::new());
+    let health = parts.health();
+    set_live(&health).await;
+    set_ready(&health, true).await;
+    let stop = watch::Sender::new(false);
+    servers.serve(&parts, &mut serving, || stopped(stop.subscribe()));
+    parts.start_tasks(&mut tasks);
+    shutdown.await;
+    set_ready(&health, false).await;
+    stop.send_replace(true);
+    while serving.join_next().await.is_some() {}
+    tasks.shutdown().await;
+    store.close().await;
 }
 
 /// Where a node listens: outside of a container only on this machine.
 pub fn host(is_contained: bool) -> IpAddr {
     if is_contained { Ipv4Addr::UNSPECIFIED.into() } else { Ipv4Addr::LOCALHOST.into() }
-}
-
-async fn set_serving(health: &HealthReporter, serving: bool) {
-    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in ["", "odgm"] {
-        health.set_service_status(service, status).await;
-    }
-}
-
-/// Methods and triggers change without a restart, the collections don't.
-async fn follow_class(grid: Grid, mut file: ClassFile) {
-    loop {
-        if let Err(error) = file.changed().await {
-            tracing::error!(%error, "the file about the class is no longer followed");
-            return;
-        }
-        match file.read() {
-            Ok(class) => {
-                let collections = grid.class().collections.clone();
-                grid.set_class(crate::class::Class { collections, ..class });
-                tracing::info!("the definition of the class has changed");
-            }
-            Err(error) => tracing::warn!(error, "the definition of the class is kept"),
-        }
-    }
-}
-
-async fn forget_results(grid: Grid) {
-    let mut ticks = interval(FORGET_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Err(error) = grid.forget_results().await {
-            tracing::warn!(%error, "cannot delete old results, trying again");
-        }
-    }
 }

@@ -1,16 +1,21 @@
 //! An object as it was read, and a change of it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
+use oprc_condition::Input;
 use oprc_cp_storage::{Check, Revision};
+use serde_json::json;
 
 use crate::{
     Error, ObjectId,
-    class::{Cause, Class, State, StateType},
+    class::{Cause, Class, Method, State, StateType, Trigger},
     equality::same_state,
     record::{ChangeKind, EventRecord, ObjectRecord},
 };
+
+/// The longest time that a caller waits for triggers.
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// An object that was read, or that doesn't exist.
 pub(crate) struct Found {
@@ -67,18 +72,57 @@ impl ObjectChange<'_> {
         }
     }
 
-    /// The event for the triggers, if there are any.
-    pub(crate) fn event(&self, class: &Class) -> Option<EventRecord> {
+    /// The event for the triggers, if there are any. Those that the caller waits for are the first.
+    pub(crate) fn event(&self, class: &Class) -> Option<ChangeEvent> {
         let Found { collection, id, .. } = self.found;
-        let triggers = class.triggers(collection, &self.cause).map(|it| it.method.clone());
-        let triggers: Vec<_> = triggers.collect();
-        (!triggers.is_empty()).then(|| EventRecord {
-            collection: collection.clone(),
-            id: id.to_string(),
-            kind: self.kind(),
-            cause: self.cause.clone(),
-            triggers,
-            at: Timestamp::now().as_millisecond(),
+        let mut triggers: Vec<_> =
+            class.triggers(collection, &self.cause).filter(|it| self.holds(it)).collect();
+        triggers.sort_by_key(|it| it.is_async);
+        let waited: Vec<_> = triggers.iter().filter(|it| !it.is_async).copied().collect();
+        let limit = waited.iter().map(|it| timeout(class, it)).sum::<Duration>().min(MAX_WAIT);
+        (!triggers.is_empty()).then(|| ChangeEvent {
+            waited: (!waited.is_empty()).then_some((triggers.len() - waited.len(), limit)),
+            record: EventRecord {
+                collection: collection.clone(),
+                id: id.to_string(),
+                kind: self.kind(),
+                cause: self.cause.clone(),
+                triggers: triggers.iter().map(|it| it.method.clone()).collect(),
+                at: Timestamp::now().as_millisecond(),
+            },
         })
     }
+
+    /// Whether the condition of a trigger holds. A trigger whose condition can't be evaluated is called:
+    /// no event may be lost.
+    fn holds(&self, trigger: &Trigger) -> bool {
+        let Some(condition) = &trigger.condition else { return true };
+        let Found { id, record, .. } = self.found;
+        let former = record.as_ref().map(|it| &it.state);
+        let none = State::new();
+        let input = Input {
+            id: id.as_str(),
+            version: self.found.version().unwrap_or_default(),
+            state: self.state.as_ref().or(former).unwrap_or(&none),
+            args: &json!({"event": self.kind(), "cause": self.cause}),
+            method: &trigger.method,
+        };
+        condition.evaluate(&input).unwrap_or_else(|error| {
+            let (trigger, object) = (&trigger.method, id.as_str());
+            tracing::warn!(trigger, object, %error, "cannot evaluate a condition, calling the trigger");
+            true
+        })
+    }
+}
+
+/// An event, and what the caller waits for.
+pub(crate) struct ChangeEvent {
+    pub(crate) record: EventRecord,
+    /// How many triggers the caller doesn't wait for, and how long it waits for the others.
+    pub(crate) waited: Option<(usize, Duration)>,
+}
+
+fn timeout(class: &Class, trigger: &Trigger) -> Duration {
+    let of_method = || class.methods.get(&trigger.method).map(Method::timeout);
+    trigger.timeout().or_else(of_method).unwrap_or(MAX_WAIT)
 }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Error;
 
 const MAX_BYTES: usize = 200;
 
 /// The id of an object, unique in its collection.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ObjectId(String);
 
 impl ObjectId {
@@ -35,6 +38,20 @@ impl ObjectId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for ObjectId {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ObjectId> for String {
+    fn from(id: ObjectId) -> Self {
+        id.0
     }
 }
 

@@ -8,34 +8,36 @@
 //! refusing is parked: it stays, with its reason, and blocks the later events of its object until it is
 //! retried or discarded.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
-    time::Duration,
-};
+mod queue;
+
+use std::{collections::HashMap, time::Duration};
 
 use jiff::Timestamp;
 use oprc_cp_storage::{Change, Check, Error as StoreError, Revision, Transaction, Watch};
 use serde::Serialize;
 use tokio::{
+    sync::watch,
     task::{Id, JoinSet},
     time::{Instant, sleep, sleep_until},
 };
 
+use self::queue::{Delivery, ObjectQueue};
 use crate::{
     Error, Grid,
     record::{
         EVENTS, PARKED, ParkedRecord, decode, encode, events_prefix, parked_key, parse_event_key,
     },
     stored_event::StoredEvent,
+    trigger_call::batch_of,
 };
 
-/// Objects whose triggers are called at once.
-const MAX_CALLS: usize = 64;
+/// Objects whose events are read at once.
+const MAX_READS: usize = 64;
+/// Calls of one trigger at once: a function that hangs stops only its own.
+const MAX_CALLS: usize = 32;
 /// Attempts of a call that the function refuses, until its event is parked.
 const MAX_REFUSALS: u32 = 10;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
-const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Events that are read at once.
 const PAGE: usize = 1000;
 
@@ -59,82 +61,31 @@ pub struct ParkedEvent {
     pub at: i64,
 }
 
-/// Objects with events.
-#[derive(Debug, Default)]
-struct Objects {
-    all: HashMap<String, Object>,
-    /// Those to be delivered now, in this order.
-    queue: VecDeque<String>,
-    /// Those that wait for another attempt.
-    waiting: BinaryHeap<Reverse<(Instant, String)>>,
-}
-
-#[derive(Debug, Default)]
-struct Object {
-    /// An event was added while it is delivered.
-    again: bool,
-    /// Consecutive failures of its first event, and how many of them are refusals.
-    failures: u32,
-    refusals: u32,
-}
-
-/// What delivering the first event of an object led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// A trigger was called.
-    Called,
+/// The oldest events of an object that one call gets.
+#[derive(Debug)]
+enum Due {
+    Now(Vec<StoredEvent>),
+    /// Further events may come until then; so many make it due at once.
+    Later {
+        at: Instant,
+        missing: usize,
+    },
     /// There is no event, or it is parked.
-    Idle,
-    Failed,
-    Refused,
+    Nothing,
+    Unreadable,
 }
 
-impl Objects {
-    fn add(&mut self, object: &str) {
-        match self.all.get_mut(object) {
-            Some(known) => known.again = true,
-            None => {
-                self.all.insert(object.to_owned(), Object::default());
-                self.queue.push_back(object.to_owned());
-            }
-        }
-    }
+/// What a task has done.
+enum Done {
+    Read(Due),
+    Called(Delivery),
+}
 
-    /// Moves objects whose time has come to the queue.
-    fn wake(&mut self, now: Instant) {
-        while self.waiting.peek().is_some_and(|Reverse((at, _))| *at <= now) {
-            if let Some(Reverse((_, object))) = self.waiting.pop() {
-                self.queue.push_back(object);
-            }
-        }
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        self.waiting.peek().map(|Reverse((at, _))| *at)
-    }
-
-    fn done(&mut self, object: String, step: Step, first_delay: Duration) {
-        let Some(known) = self.all.get_mut(&object) else { return };
-        match step {
-            Step::Idle if !known.again => {
-                self.all.remove(&object);
-            }
-            Step::Called | Step::Idle => {
-                *known = Object::default();
-                self.queue.push_back(object);
-            }
-            Step::Failed | Step::Refused => {
-                let delay = first_delay.saturating_mul(1 << known.failures.min(16)).min(MAX_DELAY);
-                known.failures += 1;
-                known.refusals += u32::from(step == Step::Refused);
-                self.waiting.push(Reverse((Instant::now() + delay, object)));
-            }
-        }
-    }
-
-    fn refusals(&self, object: &str) -> u32 {
-        self.all.get(object).map_or(0, |it| it.refusals)
-    }
+/// A task on an object.
+struct Task {
+    object: String,
+    /// The trigger that it calls; none if it reads.
+    trigger: Option<String>,
 }
 
 impl Outbox {
@@ -144,36 +95,51 @@ impl Outbox {
 
     /// Delivers events that are left from earlier, then new ones.
     pub async fn run(self) {
-        let mut objects = Objects::default();
-        let (mut steps, mut running) = (JoinSet::new(), HashMap::<Id, String>::new());
+        let mut objects = ObjectQueue::new(self.first_delay);
+        let (mut steps, mut tasks) = (JoinSet::new(), HashMap::<Id, Task>::new());
         let mut watch = None;
+        let mut gains = self.grid.replica().map(|it| it.ownership.gains());
         loop {
             if watch.is_none() {
                 watch = self.follow(&mut objects).await;
             }
             objects.wake(Instant::now());
-            while running.len() < MAX_CALLS
-                && let Some(object) = objects.queue.pop_front()
+            let mut reads = tasks.values().filter(|it| it.trigger.is_none()).count();
+            while reads < MAX_READS
+                && let Some(object) = objects.next()
             {
                 let (grid, refusals) = (self.grid.clone(), objects.refusals(&object));
-                let delivered = object.clone();
-                let task = steps.spawn(async move { step(&grid, &delivered, refusals).await });
-                running.insert(task.id(), object);
+                let read = object.clone();
+                let task =
+                    steps.spawn(async move { Done::Read(due(&grid, &read, refusals).await) });
+                tasks.insert(task.id(), Task { object, trigger: None });
+                reads += 1;
             }
+            self.grid.set_outbox_since(objects.oldest());
             let wake = objects.next_wake();
             tokio::select! {
                 commit = next_commit(watch.as_mut()) => match commit {
-                    Some(changed) => changed.iter().for_each(|object| objects.add(object)),
+                    Some(changed) => {
+                        let own = changed.iter().filter(|it| self.grid.owns(it));
+                        own.for_each(|object| objects.add(object));
+                    }
                     None => watch = None,
                 },
+                // The events of partitions that were taken over have to be read.
+                () = gained(gains.as_mut()) => watch = None,
                 Some(ended) = steps.join_next_with_id() => {
-                    let (id, outcome) = match ended {
-                        Ok((id, outcome)) => (id, outcome),
+                    let (id, done) = match ended {
+                        Ok((id, done)) => (id, done),
                         // A panic must not stop the delivery.
-                        Err(error) => (error.id(), Step::Failed),
+                        Err(error) => (error.id(), Done::Called(Delivery::Failed)),
                     };
-                    if let Some(object) = running.remove(&id) {
-                        objects.done(object, outcome, self.first_delay);
+                    let Some(Task { object, trigger }) = tasks.remove(&id) else { continue };
+                    if let Some(trigger) = &trigger {
+                        objects.release(trigger);
+                    }
+                    match done {
+                        Done::Called(delivery) => objects.done(object, delivery),
+                        Done::Read(due) => self.begin(object, due, &mut objects, &mut steps, &mut tasks),
                     }
                 }
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -181,15 +147,42 @@ impl Outbox {
         }
     }
 
+    /// Calls the trigger of events that are due, or has their object wait.
+    fn begin(
+        &self,
+        object: String,
+        due: Due,
+        objects: &mut ObjectQueue,
+        steps: &mut JoinSet<Done>,
+        tasks: &mut HashMap<Id, Task>,
+    ) {
+        let events = match due {
+            Due::Now(events) => events,
+            Due::Later { at, missing } => return objects.wait(object, at, missing),
+            Due::Nothing => return objects.done(object, Delivery::Nothing),
+            Due::Unreadable => return objects.done(object, Delivery::Failed),
+        };
+        let trigger = events.first().and_then(StoredEvent::trigger).unwrap_or_default().to_owned();
+        if !objects.acquire(&trigger, &object, MAX_CALLS) {
+            return;
+        }
+        let (grid, refusals) = (self.grid.clone(), objects.refusals(&object));
+        let task =
+            steps.spawn(async move { Done::Called(deliver(&grid, &events, refusals).await) });
+        tasks.insert(task.id(), Task { object, trigger: Some(trigger) });
+    }
+
     /// Reads all events, and watches for further ones. None if the store is unavailable.
-    async fn follow(&self, objects: &mut Objects) -> Option<Watch> {
+    async fn follow(&self, objects: &mut ObjectQueue) -> Option<Watch> {
         let followed = async {
             let (mut after, mut first) = (None::<String>, None::<Revision>);
             loop {
                 let page = self.grid.store().range(EVENTS, after.as_deref(), PAGE).await?;
                 first.get_or_insert(page.revision);
                 for entry in &page.entries {
-                    if let Some((object, _)) = parse_event_key(&entry.key) {
+                    if let Some((object, _)) = parse_event_key(&entry.key)
+                        && self.grid.owns(object)
+                    {
                         objects.add(object);
                     }
                 }
@@ -210,6 +203,14 @@ impl Outbox {
     }
 }
 
+/// Resolves when this node has taken over partitions; never if there are no other nodes.
+async fn gained(gains: Option<&mut watch::Receiver<u64>>) {
+    let Some(gains) = gains else { return std::future::pending().await };
+    if gains.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The objects of the next commit with events. None if the watch has ended.
 async fn next_commit(watch: Option<&mut Watch>) -> Option<Vec<String>> {
     let commit = watch?.next().await.ok()?;
@@ -218,53 +219,66 @@ async fn next_commit(watch: Option<&mut Watch>) -> Option<Vec<String>> {
     Some(objects.map(|(object, _)| object.to_owned()).collect())
 }
 
-/// Calls the next trigger of the oldest event of an object.
-async fn step(grid: &Grid, object: &str, refusals: u32) -> Step {
-    let event = match oldest(grid, object).await {
-        Ok(Some(event)) => event,
-        Ok(None) => return Step::Idle,
+/// Reads the events of an object for its next call.
+async fn due(grid: &Grid, object: &str, refusals: u32) -> Due {
+    match read_due(grid, object, refusals).await {
+        Ok(due) => due,
         Err(error) => {
             tracing::warn!(object, %error, "cannot read an event, trying again");
-            return Step::Failed;
+            Due::Unreadable
         }
+    }
+}
+
+async fn read_due(grid: &Grid, object: &str, refusals: u32) -> Result<Due, Error> {
+    // Its new owner delivers its events.
+    if !grid.owns(object) {
+        return Ok(Due::Nothing);
+    }
+    let class = grid.class();
+    // After a refusal only one, because another one may be the reason.
+    let size = class.batch.filter(|_| refusals == 0).map_or(1, |it| it.size);
+    let page = grid.store().range(&events_prefix(object), None, size).await?;
+    let mut events = Vec::with_capacity(page.entries.len());
+    for entry in page.entries {
+        let record = decode(&entry.key, &entry.value)?;
+        events.push(StoredEvent { key: entry.key, version: entry.version, record });
+    }
+    let Some(first) = events.first() else { return Ok(Due::Nothing) };
+    if grid.store().get(&parked_key(&first.key)).await?.is_some() {
+        return Ok(Due::Nothing);
+    }
+    let Some(batch) = batch_of(&class, first) else {
+        events.truncate(1);
+        return Ok(Due::Now(events));
     };
-    let Err(error) = grid.trigger(&event).await else { return Step::Called };
-    tracing::debug!(object, %error, "a trigger failed, trying again");
-    if !is_refusal(&error) {
-        return Step::Failed;
+    let is_same = |it: &StoredEvent| it.record.triggers == first.record.triggers;
+    let same = events.iter().take_while(|it| is_same(it)).count();
+    let age = Timestamp::now().as_millisecond().saturating_sub(first.record.at);
+    let age = Duration::from_millis(u64::try_from(age).unwrap_or_default());
+    let left = batch.timeout().saturating_sub(age);
+    if same == events.len() && same < size && !left.is_zero() {
+        return Ok(Due::Later { at: Instant::now() + left, missing: size - same });
+    }
+    events.truncate(same);
+    Ok(Due::Now(events))
+}
+
+/// Calls the next trigger of events.
+async fn deliver(grid: &Grid, events: &[StoredEvent], refusals: u32) -> Delivery {
+    let Err(error) = grid.trigger(events).await else { return Delivery::Called };
+    let Some(first) = events.first() else { return Delivery::Nothing };
+    tracing::debug!(event = first.key, %error, "a trigger failed, trying again");
+    if error.is_transient() {
+        return Delivery::Failed;
     }
     if refusals + 1 < MAX_REFUSALS {
-        return Step::Refused;
+        return Delivery::Refused;
     }
-    match park(grid, &event, refusals + 1, &error).await {
-        Ok(()) => Step::Idle,
-        Err(_) => Step::Refused,
+    match park(grid, first, refusals + 1, &error).await {
+        Ok(()) => Delivery::Nothing,
+        Err(_) => Delivery::Refused,
     }
-}
-
-/// The oldest event of an object; none if there is none, or it is parked.
-async fn oldest(grid: &Grid, object: &str) -> Result<Option<StoredEvent>, Error> {
-    let page = grid.store().range(&events_prefix(object), None, 1).await?;
-    let Some(entry) = page.entries.into_iter().next() else { return Ok(None) };
-    if grid.store().get(&parked_key(&entry.key)).await?.is_some() {
-        return Ok(None);
-    }
-    let record = decode(&entry.key, &entry.value)?;
-    Ok(Some(StoredEvent { key: entry.key, version: entry.version, record }))
-}
-
-/// Whether the same call would be refused again.
-fn is_refusal(error: &Error) -> bool {
-    !matches!(
-        error,
-        Error::FunctionUnreachable(_)
-            | Error::FunctionTimeout(_)
-            | Error::FunctionFailed(502..=504)
-            | Error::Refused { status: 408 | 429, .. }
-            | Error::Overloaded(_)
-            | Error::Unavailable(_)
-            | Error::UnknownOutcome(_)
-    )
 }
 
 async fn park(grid: &Grid, event: &StoredEvent, attempts: u32, error: &Error) -> Result<(), Error> {

@@ -21,6 +21,9 @@ pub(crate) struct ObjectRecord {
     /// The number of its next event.
     #[serde(default)]
     pub(crate) next_event: u64,
+    /// How often it was changed since it was created.
+    #[serde(default)]
+    pub(crate) changes: u64,
 }
 
 /// A change of an object whose triggers haven't been called.
@@ -54,6 +57,8 @@ pub(crate) struct ParkedRecord {
     pub(crate) at: i64,
 }
 
+/// The prefix of the keys of all objects.
+pub(crate) const OBJECTS: &str = "o/";
 /// The prefix of the keys of all events.
 pub(crate) const EVENTS: &str = "e/";
 /// The prefix of the keys of all parked events.
@@ -78,6 +83,17 @@ pub(crate) fn parked_key(event_key: &str) -> String {
     format!("{PARKED}{event_key}")
 }
 
+/// The key of a random number that is made with the store. Versions of another store are told apart by it.
+pub(crate) const EPOCH: &str = "m/epoch";
+/// The key of the secret for call tokens.
+pub(crate) const CALL_KEY: &str = "m/call-key";
+/// The prefix of the keys of all runs of macros.
+pub(crate) const RUNS: &str = "r/";
+
+pub(crate) fn run_key(run: &str) -> String {
+    format!("{RUNS}{run}")
+}
+
 /// A call with an idempotency key, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct InvocationRecord {
@@ -97,9 +113,13 @@ pub(crate) fn object_key(collection: &str, id: &ObjectId) -> String {
     format!("{}{id}", objects_prefix(collection))
 }
 
-/// Names of collections may contain `/`, which separates the parts of keys.
 pub(crate) fn objects_prefix(collection: &str) -> String {
-    format!("o/{}/", collection.replace('%', "%25").replace('/', "%2F"))
+    format!("{OBJECTS}{}/", escape_collection(collection))
+}
+
+/// Names of collections may contain `/`, which separates the parts of keys.
+pub(crate) fn escape_collection(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
 }
 
 /// The period of a time.

@@ -4,7 +4,7 @@ use oprc_cp_storage::{Check, Revision, Transaction};
 
 use crate::{
     Error,
-    record::{EventRecord, encode, parked_key},
+    record::{EventRecord, encode},
 };
 
 #[derive(Clone, Debug)]
@@ -15,20 +15,25 @@ pub(crate) struct StoredEvent {
 }
 
 impl StoredEvent {
+    /// The next trigger.
+    pub(crate) fn trigger(&self) -> Option<&str> {
+        self.record.triggers.first().map(String::as_str)
+    }
+
     /// Identifies the call of its next trigger, in each attempt.
     pub(crate) fn id(&self) -> String {
         format!("{}-{}-{}", self.key, self.record.at, self.record.triggers.len())
     }
 
     /// Adds that the next trigger was called. After the last one, the event is deleted. Fails if the event
-    /// has changed.
+    /// has changed. The event isn't parked, because parked ones aren't delivered.
     pub(crate) fn advanced(&self, transaction: Transaction) -> Result<Transaction, Error> {
         let transaction = transaction.check(&self.key, Check::Version(self.version));
         let triggers: Vec<_> = self.record.triggers.iter().skip(1).cloned().collect();
         if triggers.is_empty() {
-            return Ok(transaction.delete(&self.key).delete(parked_key(&self.key)));
+            return Ok(transaction.delete(&self.key));
         }
         let record = EventRecord { triggers, ..self.record.clone() };
-        Ok(transaction.put(&self.key, encode(&record)?).delete(parked_key(&self.key)))
+        Ok(transaction.put(&self.key, encode(&record)?))
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard},
     time::timeout,
 };
 
@@ -18,6 +18,8 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     objects: Arc<Mutex<HashMap<String, Object>>>,
+    /// Notified when the last call has ended.
+    idle: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -52,12 +54,28 @@ impl Turns {
         self.take_if(key, usize::MAX).await
     }
 
+    /// Resolves when no call waits or has a turn.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.objects.lock().is_empty() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Calls that wait or have a turn.
+    pub(crate) fn calls(&self) -> usize {
+        self.objects.lock().values().map(|it| it.calls).sum()
+    }
+
     async fn take_if(&self, key: &str, max_waiting: usize) -> Result<Turn, Error> {
         let (lock, place) = {
             let mut objects = self.objects.lock();
             let object = objects.entry(key.to_owned()).or_default();
             if object.calls > max_waiting {
-                return Err(Error::Overloaded(max_waiting));
+                return Err(Error::Overloaded { what: "the object", waiting: max_waiting });
             }
             object.calls += 1;
             (object.lock.clone(), Place { turns: self.clone(), key: key.to_owned() })
@@ -79,6 +97,7 @@ impl Drop for Place {
             object.calls -= 1;
             if object.calls == 0 {
                 objects.remove(&self.key);
+                self.turns.idle.notify_waiters();
             }
         }
     }
@@ -139,7 +158,10 @@ mod tests {
         while turns.objects.lock()["a"].calls <= MAX_WAITING {
             tokio::task::yield_now().await;
         }
-        assert_eq!(turns.take("a").await.unwrap_err(), Error::Overloaded(MAX_WAITING));
+        assert_eq!(
+            turns.take("a").await.unwrap_err(),
+            Error::Overloaded { what: "the object", waiting: MAX_WAITING }
+        );
         drop(first);
         assert!(waiting.join_all().await.iter().all(Result::is_ok));
         assert_eq!(turns.len(), 0);

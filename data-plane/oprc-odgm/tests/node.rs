@@ -56,6 +56,7 @@ fn publish(folder: &Path, url: &str, methods: &[&str]) -> PathBuf {
 async fn start(folder: &Path) -> Running {
     let config = Config {
         http_port: 0,
+        public_port: 0,
         node_id: "node-000".to_owned(),
         cluster_id: "test".to_owned(),
         address: "http://127.0.0.1".to_owned(),
@@ -68,11 +69,13 @@ async fn start(folder: &Path) -> Running {
         data_dir: folder.to_owned(),
         class_file: folder.join("class.json"),
         log: "INFO".to_owned(),
+        bind_address: None,
+        replica: None,
     };
     let node = Node::open(config, host(false)).await.unwrap();
     let (stop, stopped) = oneshot::channel();
     let address = node.address();
-    let ended = tokio::spawn(node.run(async { drop(stopped.await) }));
+    let ended = tokio::spawn(async { node.run(async { drop(stopped.await) }).await.unwrap() });
     Running { address, stop, ended }
 }
 

@@ -14,6 +14,7 @@ pub mod histories;
 pub mod leases;
 pub mod limits;
 pub mod ranges;
+pub mod snapshots;
 pub mod transactions;
 pub mod watches;
 
@@ -34,6 +35,8 @@ macro_rules! conformance_tests {
             ranges::return_ordered_pages,
             ranges::match_only_the_prefix,
             ranges::are_consistent_at_one_revision,
+            ranges::are_counted,
+            snapshots::do_not_change,
             watches::deliver_every_commit_once_in_order,
             watches::deliver_only_later_commits_under_the_prefix,
             watches::from_a_future_revision_report_a_gap,

@@ -100,3 +100,14 @@ pub async fn are_consistent_at_one_revision(store: &Store) {
     };
     futures::join!(write, read);
 }
+
+pub async fn are_counted(store: &Store) {
+    assert_eq!(store.count("").await.unwrap(), 0);
+    fill(store, "n/", 300, "").await;
+    fill(store, "n!", 2, "").await;
+    store.commit(Transaction::new().delete("n/0007")).await.unwrap();
+    for (prefix, count) in [("n/", 299), ("n", 301), ("n/000", 9), ("x", 0), ("n/0008", 1)] {
+        assert_eq!(store.count(prefix).await.unwrap(), count, "{prefix}");
+    }
+    assert!(store.count("a\n").await.is_err());
+}

@@ -3,6 +3,7 @@
 //! The client is generated from the part of etcd's API that is needed. docs/architecture.md gives
 //! the reasons for not using the crate `etcd-client`.
 
+mod admin;
 mod auth;
 mod call;
 mod connect;
@@ -19,9 +20,10 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use admin::{EtcdAdmin, EtcdMember, EtcdStatus};
 pub use options::{EtcdOptions, EtcdTls, Login, Password};
 
-use crate::{Backend, Entry, Error, Lease, Page, Result, Revision, Transaction, Watch};
+use crate::{Backend, Entry, Error, Lease, Page, Result, Revision, Snapshot, Transaction, Watch};
 use auth::Auth;
 use connect::Endpoints;
 
@@ -83,6 +85,19 @@ impl Etcd {
 impl Backend for Etcd {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
         self.0.get(key).await
+    }
+
+    async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
+        self.0.get_stale(key).await
+    }
+
+    async fn count(&self, prefix: &str) -> Result<u64> {
+        self.0.count(prefix).await
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot> {
+        let revision = self.0.revision().await?;
+        Ok(Snapshot::new(revision, read::EtcdSnapshot { client: self.0.clone(), revision }))
     }
 
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {

@@ -1,5 +1,9 @@
 //! Reads.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
 use super::{
     Client,
     api::{KeyValue, RangeRequest, RangeResponse, kv_client::KvClient},
@@ -7,7 +11,7 @@ use super::{
     call::Retry,
     end_of, header_revision, number, revision,
 };
-use crate::{Entry, Error, MAX_BYTES, Page, Result, Revision};
+use crate::{Entry, Error, MAX_BYTES, Page, Result, Revision, snapshot::ReadSnapshot};
 
 /// Entries per request. Each may be as large as a transaction.
 const CHUNK_ENTRIES: usize = 128;
@@ -35,6 +39,20 @@ impl Client {
         found.map(|found| self.entry(found)).transpose()
     }
 
+    /// Reads from the member that is called, without asking the others.
+    pub(super) async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
+        let request = RangeRequest { key: self.key(key), serializable: true, ..Default::default() };
+        let found = self.send_range(request).await?.kvs.into_iter().next();
+        found.map(|found| self.entry(found)).transpose()
+    }
+
+    pub(super) async fn count(&self, prefix: &str) -> Result<u64> {
+        let key = self.key(prefix);
+        let request =
+            RangeRequest { range_end: end_of(&key), key, count_only: true, ..Default::default() };
+        Ok(u64::try_from(self.send_range(request).await?.count).unwrap_or_default())
+    }
+
     pub(super) async fn range(
         &self,
         prefix: &str,
@@ -43,7 +61,7 @@ impl Client {
     ) -> Result<Page> {
         let started = tokio::time::Instant::now();
         loop {
-            match self.range_once(prefix, after, limit).await {
+            match self.range_at(Revision(0), prefix, after, limit).await {
                 // etcd compacted its history between two chunks.
                 Err(Error::Gap) if started.elapsed() < self.deadline => {}
                 Err(Error::Gap) => {
@@ -54,9 +72,15 @@ impl Client {
         }
     }
 
-    /// Reads in chunks; all of them at the revision of the first one.
-    async fn range_once(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
-        let mut page = Page { entries: Vec::new(), revision: Revision(0), more: true };
+    /// Reads in chunks, at a revision; at that of the first chunk if it is 0.
+    async fn range_at(
+        &self,
+        revision: Revision,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page> {
+        let mut page = Page { entries: Vec::new(), revision, more: true };
         let prefix = self.key(prefix);
         let range_end = end_of(&prefix);
         let mut key = after.map_or(prefix, |after| next(&self.key(after)));
@@ -87,6 +111,19 @@ impl Client {
     fn entry(&self, found: KeyValue) -> Result<Entry> {
         let key = self.strip_root(&found.key)?;
         Ok(Entry { key, value: found.value, version: revision(found.mod_revision) })
+    }
+}
+
+/// A revision that etcd keeps until it compacts its history.
+pub(super) struct EtcdSnapshot {
+    pub(super) client: Arc<Client>,
+    pub(super) revision: Revision,
+}
+
+#[async_trait]
+impl ReadSnapshot for EtcdSnapshot {
+    async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        self.client.range_at(self.revision, prefix, after, limit).await
     }
 }
 

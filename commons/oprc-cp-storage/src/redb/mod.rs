@@ -28,8 +28,8 @@ use tokio::{
 };
 
 use crate::{
-    Backend, DEFAULT_DEADLINE, Entry, Error, Lease, Page, Result, Revision, Transaction, Watch,
-    history::History, local_owners::LocalOwners,
+    Backend, DEFAULT_DEADLINE, Entry, Error, Lease, Page, Result, Revision, Snapshot, Transaction,
+    Watch, history::History, local_owners::LocalOwners,
 };
 use file::File;
 use writer::Job;
@@ -125,6 +125,16 @@ impl Backend for Redb {
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.read(move |database| read::range(database, &prefix, after.as_deref(), limit)).await
+    }
+
+    async fn count(&self, prefix: &str) -> Result<u64> {
+        let prefix = prefix.to_owned();
+        self.read(move |database| read::count(database, &prefix)).await
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot> {
+        let snapshot = self.read(read::RedbSnapshot::open).await?;
+        Ok(Snapshot::new(snapshot.revision, snapshot))
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {

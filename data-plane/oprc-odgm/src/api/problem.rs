@@ -12,73 +12,104 @@ use serde::Serialize;
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
-    /// For programs.
-    reason: &'static str,
     /// For people.
     detail: String,
-    /// Of an invalid state.
-    problems: Vec<String>,
+    extensions: Extensions,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Extensions {
+    /// For programs.
     reason: &'static str,
+    /// Of an invalid state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    /// The step of a macro that failed, and the reason of its failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
 }
 
 impl Problem {
-    pub(super) fn invalid(what: &str, error: &dyn Display) -> Self {
+    pub(crate) fn invalid(what: &str, error: &dyn Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", format!("{what} is invalid: {error}"))
     }
 
-    pub(super) fn bad_header(name: &str, allowed: &str) -> Self {
+    pub(crate) fn bad_header(name: &str, allowed: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HEADER", format!("{name} {allowed}"))
     }
 
-    fn new(status: StatusCode, reason: &'static str, detail: String) -> Self {
-        Self { status, reason, detail, problems: Vec::new() }
+    pub(crate) fn new(status: StatusCode, reason: &'static str, detail: String) -> Self {
+        Self { status, detail, extensions: Extensions { reason, ..Extensions::default() } }
+    }
+}
+
+fn status(error: &Error) -> StatusCode {
+    // A function and another grid may have any status.
+    let passed_on = |status: u16| match status {
+        400..=499 => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
+        503 => StatusCode::SERVICE_UNAVAILABLE,
+        504 => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    match error {
+        Error::InvalidId(_) | Error::InvalidIdempotencyKey(_) | Error::UnknownReference(_) => {
+            StatusCode::BAD_REQUEST
+        }
+        Error::UnknownCollection(_) | Error::NotFound(_) | Error::UnknownMethod(_) => {
+            StatusCode::NOT_FOUND
+        }
+        Error::Forbidden { .. } | Error::CallEnded => StatusCode::FORBIDDEN,
+        Error::Changed { .. } => StatusCode::PRECONDITION_FAILED,
+        Error::TooLarge { .. } | Error::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::ConditionFalse(_) | Error::Reentrant(_) | Error::TooDeep(_) => StatusCode::CONFLICT,
+        Error::InvalidState { .. }
+        | Error::ConditionFailed { .. }
+        | Error::IdempotencyKeyReused
+        | Error::UnresolvedReference(_)
+        | Error::Unstorable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::Refused { status, .. } | Error::OtherGrid { status, .. } => passed_on(*status),
+        Error::FunctionFailed(_) | Error::InvalidResponse(_) | Error::Immutable(_) => {
+            StatusCode::BAD_GATEWAY
+        }
+        Error::FunctionTimeout(_) | Error::UnknownOutcome(_) | Error::DeadlineExceeded(_) => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
+        Error::Overloaded { .. }
+        | Error::EventsPending(_)
+        | Error::ResultsFull(_)
+        | Error::Running
+        | Error::FunctionUnreachable(_)
+        | Error::NotOwner(_)
+        | Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::StepFailed { error, .. } => status_of_step(error),
+        Error::Corrupt(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The object of the macro exists, and the caller may call it.
+fn status_of_step(error: &Error) -> StatusCode {
+    match status(error) {
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::PRECONDITION_FAILED => {
+            StatusCode::CONFLICT
+        }
+        status => status,
     }
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let detail = error.to_string();
-        let (status, reason) = match &error {
-            Error::InvalidId(_) => (StatusCode::BAD_REQUEST, "INVALID_ID"),
-            Error::InvalidIdempotencyKey(_) => (StatusCode::BAD_REQUEST, "INVALID_IDEMPOTENCY_KEY"),
-            Error::UnknownCollection(_) => (StatusCode::NOT_FOUND, "UNKNOWN_COLLECTION"),
-            Error::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
-            Error::UnknownMethod(_) => (StatusCode::NOT_FOUND, "UNKNOWN_METHOD"),
-            Error::Forbidden { .. } => (StatusCode::FORBIDDEN, "FORBIDDEN"),
-            Error::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "CHANGED"),
-            Error::InvalidState { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_STATE"),
-            Error::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
-            Error::IdempotencyKeyReused => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED")
+        let mut problem = Self::new(status(&error), error.reason(), error.to_string());
+        match error {
+            Error::InvalidState { problems } => problem.extensions.problems = problems,
+            Error::StepFailed { step, error } => {
+                problem.extensions.step = Some(step);
+                problem.extensions.cause = Some(error.reason());
             }
-            Error::Reentrant(_) => (StatusCode::CONFLICT, "REENTRANT"),
-            Error::Unstorable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "UNSTORABLE"),
-            Error::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"),
-            Error::Refused { status, .. } => {
-                let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
-                (status, "REFUSED_BY_FUNCTION")
-            }
-            Error::FunctionFailed(_) => (StatusCode::BAD_GATEWAY, "FUNCTION_FAILED"),
-            Error::FunctionTimeout(_) => (StatusCode::GATEWAY_TIMEOUT, "FUNCTION_TIMEOUT"),
-            Error::FunctionUnreachable(_) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "FUNCTION_UNREACHABLE")
-            }
-            Error::InvalidResponse(_) => (StatusCode::BAD_GATEWAY, "INVALID_RESPONSE"),
-            Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
-            Error::UnknownOutcome(_) => (StatusCode::GATEWAY_TIMEOUT, "UNKNOWN_OUTCOME"),
-            Error::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "CORRUPT"),
-        };
-        let mut problem = Self::new(status, reason, detail);
-        if let Error::InvalidState { problems } = error {
-            problem.problems = problems;
+            _ => {}
         }
         problem
     }
@@ -86,9 +117,8 @@ impl From<Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { status, reason, detail, problems } = self;
-        let document =
-            oprc_server::problem(status, detail).with_extensions(Extensions { reason, problems });
+        let Self { status, detail, extensions } = self;
+        let document = oprc_server::problem(status, detail).with_extensions(extensions);
         let mut response = ProblemDetails::into_response(document);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -5,10 +5,11 @@ use std::{
 
 use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::post};
 use oprc_cp_storage::RedbOptions;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::*;
-use crate::record::invocation_key;
+use crate::{Invocation, class::Access, method_call::MAX_ARGUMENT_BYTES};
 
 /// Functions of the class, and how many of their calls run.
 #[derive(Clone, Debug, Default)]
@@ -82,18 +83,7 @@ fn state(value: Value) -> State {
 }
 
 fn call(object: &str, method: &str) -> Invocation {
-    Invocation {
-        collection: None,
-        id: id(object),
-        method: method.to_owned(),
-        args: json!({}),
-        caller: Access::Public,
-        idempotency_key: None,
-        expected: Expected::Anything,
-        depth: 0,
-        chain: Vec::new(),
-        headers: Vec::new(),
-    }
+    Invocation::new(id(object), method, json!({}), Access::Public)
 }
 
 async fn created(store: Store) -> (Grid, Counter) {
@@ -110,8 +100,8 @@ async fn objects_are_written_read_and_listed() {
     let changed = grid.patch(None, &id("a"), state(json!({"count": 5})), Expected::Exists).await;
     let changed = changed.unwrap();
     assert!(changed.version > before.version);
-    let stale = Expected::Version(before.version);
-    let error = grid.put(None, &id("a"), State::new(), stale).await.unwrap_err();
+    let stale = Expected::OneOf(vec![before.version]);
+    let error = grid.put(None, &id("a"), State::new(), stale.clone()).await.unwrap_err();
     assert_eq!(error, Error::Changed { version: Some(changed.version) });
     let error = grid.delete(None, &id("a"), stale).await.unwrap_err();
     assert_eq!(error, Error::Changed { version: Some(changed.version) });
@@ -215,21 +205,6 @@ async fn a_call_with_an_idempotency_key_changes_the_object_once() {
 }
 
 #[tokio::test]
-async fn old_results_are_forgotten() {
-    let store = Store::memory();
-    let (grid, _) = created(store.clone()).await;
-    let present = period(now());
-    for (number, age) in [0, 1, 2, 500].into_iter().enumerate() {
-        for part in 0..150 {
-            let key = invocation_key(present - age, "o/Counter/a", &format!("{number}-{part}"));
-            store.commit(Transaction::new().put(key, "{}")).await.unwrap();
-        }
-    }
-    grid.forget_results().await.unwrap();
-    assert_eq!(store.list(INVOCATIONS).await.unwrap().entries.len(), 300);
-}
-
-#[tokio::test]
 async fn failures_of_functions_change_nothing() {
     let (grid, _) = created(Store::memory()).await;
     let before = grid.get(None, &id("a")).await.unwrap();
@@ -244,7 +219,7 @@ async fn failures_of_functions_change_nothing() {
         ("gone", "FunctionUnreachable"),
         ("none", "UnknownMethod"),
         // It only reads, and returns another state.
-        ("reads", "InvalidResponse"),
+        ("reads", "Immutable"),
     ];
     for (method, expected) in failures {
         let error = grid.invoke(&call("a", method)).await.unwrap_err();
@@ -310,11 +285,146 @@ async fn collections_and_pages_are_separate() {
 async fn calls_have_conditions_and_are_not_reentrant() {
     let (grid, counter) = created(Store::memory()).await;
     let version = grid.get(None, &id("a")).await.unwrap().version;
-    let stale = Invocation { expected: Expected::Version(version + 1), ..call("a", "add") };
+    let stale = Invocation { expected: Expected::OneOf(vec![version + 1]), ..call("a", "add") };
     assert_eq!(grid.invoke(&stale).await, Err(Error::Changed { version: Some(version) }));
-    let own = Invocation { chain: vec!["o/Counter/a".to_owned()], ..call("a", "add") };
+    let origin = CallOrigin::default().extended("o/Counter/a", i64::MAX).unwrap();
+    let own = Invocation { origin, ..call("a", "add") };
     assert_eq!(grid.invoke(&own).await, Err(Error::Reentrant("a".to_owned())));
     assert_eq!(counter.calls.load(Ordering::SeqCst), 0);
-    let fresh = Invocation { expected: Expected::Version(version), ..call("a", "add") };
+    let fresh = Invocation { expected: Expected::OneOf(vec![7, version]), ..call("a", "add") };
     assert_eq!(grid.invoke(&fresh).await.unwrap().result, json!(1));
+}
+
+#[tokio::test]
+async fn conditions_are_checked_before_the_function_is_called() {
+    let (grid, counter) = created(Store::memory()).await;
+    let mut class = (*grid.class()).clone();
+    let condition = "object.state.count < 2 && args.by > 0";
+    class.methods.get_mut("add").unwrap().condition =
+        Some(oprc_condition::Condition::parse(condition).unwrap());
+    grid.set_class(class);
+    let by = |by: Value| Invocation { args: json!({"by": by}), ..call("a", "add") };
+    assert_eq!(grid.invoke(&by(json!(2))).await.unwrap().result, json!(2));
+    let refused = grid.invoke(&by(json!(2))).await.unwrap_err();
+    assert_eq!(refused, Error::ConditionFalse("add".to_owned()));
+    grid.patch(None, &id("a"), state(json!({"count": 0})), Expected::Exists).await.unwrap();
+    for args in [json!({}), json!({"by": "x"}), Value::Null] {
+        let error = grid.invoke(&Invocation { args, ..call("a", "add") }).await.unwrap_err();
+        assert!(matches!(error, Error::ConditionFailed { .. }), "{error}");
+    }
+    assert_eq!(counter.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn immutable_methods_take_turns_but_change_nothing() {
+    let (grid, _) = created(Store::memory()).await;
+    let mut class = (*grid.class()).clone();
+    class.methods.get_mut("add").unwrap().immutable = true;
+    class.methods.get_mut("other").unwrap().stateless = true;
+    grid.set_class(class);
+    let error = grid.invoke(&call("a", "add")).await.unwrap_err();
+    assert_eq!(error, Error::Immutable("add".to_owned()));
+    let same = Invocation { args: json!({"by": 0}), ..call("a", "add") };
+    assert_eq!(grid.invoke(&same).await.unwrap().result, json!(0));
+    assert_eq!(grid.get(None, &id("a")).await.unwrap().state["count"], json!(0));
+    // The object of a stateless method need not exist, but it must not be changed either.
+    let error = grid.invoke(&call("none", "other")).await.unwrap_err();
+    assert_eq!(error, Error::Immutable("other".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_a_function_are_limited_over_all_objects() {
+    let (grid, counter) = created(Store::memory()).await;
+    let mut class = (*grid.class()).clone();
+    class.methods.get_mut("add").unwrap().max_concurrency = Some(1);
+    grid.set_class(class);
+    let mut calls = JoinSet::new();
+    for number in 0..20 {
+        let name = format!("n{number}");
+        grid.put(None, &id(&name), State::new(), Expected::Absent).await.unwrap();
+        let grid = grid.clone();
+        calls.spawn(async move { grid.invoke(&call(&name, "add")).await.unwrap().result });
+    }
+    assert_eq!(calls.join_all().await, vec![json!(1); 20]);
+    assert_eq!(counter.most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn functions_that_are_not_reached_are_called_again() {
+    let (grid, _) = created(Store::memory()).await;
+    let failures = Arc::new(AtomicUsize::new(3));
+    let flaky = {
+        let failures = failures.clone();
+        async move || {
+            let left =
+                failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
+            let status = if left.is_ok() { StatusCode::BAD_GATEWAY } else { StatusCode::OK };
+            (status, Json(json!({"result": "ok"})))
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let router = Router::new().route("/", post(flaky));
+    tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+    let mut class = (*grid.class()).clone();
+    let method = json!({"url": url, "access": "PUBLIC", "retries": 2});
+    class.methods.insert("flaky".to_owned(), serde_json::from_value(method).unwrap());
+    grid.set_class(class);
+    let error = grid.invoke(&call("a", "flaky")).await.unwrap_err();
+    assert_eq!(error, Error::FunctionFailed(502), "after three attempts");
+    failures.store(2, Ordering::SeqCst);
+    assert_eq!(grid.invoke(&call("a", "flaky")).await.unwrap().result, json!("ok"));
+    // Retries end with the call that this one belongs to.
+    failures.store(usize::MAX, Ordering::SeqCst);
+    let mut nested = call("a", "flaky");
+    nested.origin.expires = Some(now() + 20);
+    let error = grid.invoke(&nested).await.unwrap_err();
+    assert!(matches!(error, Error::FunctionTimeout(_) | Error::FunctionFailed(502)), "{error}");
+}
+
+#[tokio::test]
+async fn changes_are_refused_while_too_many_events_wait() {
+    let (grid, _) = created(Store::memory()).await;
+    let mut class = (*grid.class()).clone();
+    class.triggers = serde_json::from_value(json!([{"method": "read"}])).unwrap();
+    grid.set_class(class);
+    let mut changes = 0;
+    let error = loop {
+        match grid.put(None, &id("b"), State::new(), Expected::Anything).await {
+            Ok(_) => changes += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, Error::EventsPending(changes));
+    assert!((MAX_PENDING_EVENTS..MAX_PENDING_EVENTS + PENDING_EVENTS_STEP).contains(&changes));
+    grid.put(None, &id("c"), State::new(), Expected::Absent).await.unwrap();
+}
+
+#[tokio::test]
+async fn etags_of_another_store_match_nothing() {
+    let class = (*grid(Store::memory(), "NORMAL").await.0.class()).clone();
+    let (first, second) = (Store::memory(), Store::memory());
+    let before = Grid::open(first.clone(), class.clone()).await.unwrap();
+    let written = before.put(None, &id("a"), State::new(), Expected::Absent).await.unwrap();
+    let tag = before.etag(written.version);
+    let again = Grid::open(first, class.clone()).await.unwrap();
+    assert_eq!(again.version_of_etag(&tag), Some(written.version));
+    let restarted = Grid::open(second, class).await.unwrap();
+    assert_eq!(restarted.version_of_etag(&tag), None);
+    for bad in ["", "\"\"", "\"1\"", "\"zzzzzzzz-1\"", "\"-\"", "1-1"] {
+        assert_eq!(again.version_of_etag(bad), None, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_are_exact() {
+    let (grid, _) = grid(Store::memory(), "NORMAL").await;
+    let mut class = (*grid.class()).clone();
+    class.key_specs.clear();
+    grid.set_class(class);
+    let numbers = r#"{"a":0.1,"b":4.35,"c":1e300,"d":5e-324,"e":123456789.12345679,"f":2.2250738585072014e-308,"g":18446744073709551615}"#;
+    let written: State = serde_json::from_str(numbers).unwrap();
+    grid.put(None, &id("a"), written.clone(), Expected::Absent).await.unwrap();
+    assert_eq!(grid.get(None, &id("a")).await.unwrap().state, written);
+    assert_eq!(written["e"].as_f64().unwrap().to_bits(), 123_456_789.123_456_79_f64.to_bits());
 }

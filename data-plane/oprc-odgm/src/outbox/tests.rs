@@ -81,18 +81,8 @@ async fn put(grid: &Grid, id: &str, number: usize) {
 }
 
 async fn add_once(grid: &Grid, id: &str) {
-    let call = Invocation {
-        collection: None,
-        id: ObjectId::parse(id).unwrap(),
-        method: "add".to_owned(),
-        args: Value::Null,
-        caller: Access::Public,
-        idempotency_key: None,
-        expected: Expected::Anything,
-        depth: 0,
-        chain: Vec::new(),
-        headers: Vec::new(),
-    };
+    let id = ObjectId::parse(id).unwrap();
+    let call = Invocation::new(id, "add", Value::Null, Access::Public);
     grid.invoke(&call).await.unwrap();
 }
 
@@ -249,4 +239,96 @@ async fn events_of_a_deleted_object_stay_before_those_of_a_new_one() {
     let (grid, _tasks) = running(&store, &with_trigger);
     delivered(&grid, 0).await;
     assert_eq!(function.kinds("a"), ["CREATED", "DELETED", "UPDATED", "UPDATED", "UPDATED"]);
+}
+
+async fn slow_class(function: &Function, triggers: Value) -> Class {
+    let mut class = class(function, &[]).await;
+    let hang = Router::new().route("/", post(async || std::future::pending::<()>().await));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async { axum::serve(listener, hang).await.unwrap() });
+    let method = json!({"url": url, "access": "PUBLIC"});
+    class.methods.insert("hang".to_owned(), serde_json::from_value(method).unwrap());
+    class.triggers = serde_json::from_value(triggers).unwrap();
+    class
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_hangs_stops_only_its_own_triggers() {
+    let (function, store) = (Function::default(), Store::memory());
+    let triggers = json!([
+        {"method": "hang", "condition": "object.id.startsWith('slow')"},
+        {"method": "observe", "condition": "object.id.startsWith('fast')"},
+    ]);
+    let (grid, _tasks) = running(&store, &slow_class(&function, triggers).await);
+    for number in 0..MAX_CALLS + MAX_READS {
+        put(&grid, &format!("slow-{number}"), 0).await;
+    }
+    for number in 0..10 {
+        put(&grid, "fast", number).await;
+    }
+    delivered(&grid, MAX_CALLS + MAX_READS).await;
+    assert_eq!(function.kinds("fast").len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_wait_for_triggers_that_are_not_async() {
+    let (function, store) = (Function::default(), Store::memory());
+    let class = slow_class(&function, json!([{"method": "observe", "async": false}])).await;
+    let (grid, _tasks) = running(&store, &class);
+    put(&grid, "a", 0).await;
+    assert_eq!(function.kinds("a"), ["CREATED"]);
+    let hanging = json!([{"method": "hang", "async": false, "timeoutMs": 50}]);
+    grid.set_class(Class { triggers: serde_json::from_value(hanging).unwrap(), ..class });
+    let id = ObjectId::parse("a").unwrap();
+    let call = Invocation::new(id.clone(), "add", Value::Null, Access::Public);
+    let outcome = grid.invoke(&call).await.unwrap();
+    assert!(outcome.triggers_pending);
+    let found = grid.get(None, &id).await.unwrap();
+    assert_eq!((outcome.version, &found.state["count"]), (Some(found.version), &json!(1)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_get_changes_in_batches() {
+    let (function, store) = (Function::default(), Store::memory());
+    let mut class = class(&function, &["observe"]).await;
+    class.batch = serde_json::from_value(json!({"size": 4, "timeoutMs": 600_000})).unwrap();
+    let (grid, _tasks) = running(&store, &class);
+    for number in 0..8 {
+        put(&grid, "a", number).await;
+    }
+    delivered(&grid, 0).await;
+    let sizes = |function: &Function| -> Vec<usize> {
+        let seen = function.seen.lock();
+        seen.iter().map(|it| it["args"]["events"].as_array().unwrap().len()).collect()
+    };
+    assert_eq!(sizes(&function), [4, 4]);
+    let kinds = function.seen.lock()[0]["args"]["events"].clone();
+    assert_eq!((&kinds[0]["event"], &kinds[3]["event"]), (&json!("CREATED"), &json!("UPDATED")));
+    // A batch that isn't full is delivered when its time has come.
+    class.batch = serde_json::from_value(json!({"size": 4, "timeoutMs": 1})).unwrap();
+    grid.set_class(class);
+    put(&grid, "b", 0).await;
+    delivered(&grid, 0).await;
+    assert_eq!(sizes(&function), [4, 4, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_select_changes_and_triggers_may_be_macros() {
+    let (function, store) = (Function::default(), Store::memory());
+    let mut class = class(&function, &[]).await;
+    let macros = json!({"both": {"steps": [{"method": "observe"}, {"method": "observe"}]}});
+    class.macros = serde_json::from_value(macros).unwrap();
+    let triggers = json!([{"method": "both", "condition": "object.state.number > 2"},
+        {"method": "observe", "condition": "object.state.missing > 2"}]);
+    class.triggers = serde_json::from_value(triggers).unwrap();
+    let (grid, _tasks) = running(&store, &class);
+    for number in 0..5 {
+        put(&grid, "a", number).await;
+    }
+    delivered(&grid, 0).await;
+    // Twice for 3 and 4; and each time for the condition that can't be evaluated.
+    let seen = function.seen.lock().clone();
+    let of_events = seen.iter().filter(|it| it["args"]["event"].is_string()).count();
+    assert_eq!((seen.len(), of_events), (9, 5));
 }

@@ -101,6 +101,21 @@ const MONITORING: Module = Module {
     tags: "",
 };
 
+const LINEARIZABILITY: Module = Module {
+    name: "linearizability",
+    title: "Building the linearizability checker",
+    files: &[
+        file!("linearizability/go.mod"),
+        file!("linearizability/go.sum"),
+        file!("linearizability/check.go"),
+        file!("linearizability/history.go"),
+        file!("linearizability/main.go"),
+        file!("linearizability/model.go"),
+    ],
+    commands: &["."],
+    tags: "",
+};
+
 /// Kubernetes, etcd, KWOK, CoreDNS, metrics-server and pause.
 pub(super) fn core() -> Result<PathBuf> {
     entry(&CORE, |_, folder| {
@@ -145,6 +160,10 @@ fn with_manifests(module: &Module, folders: &[(&str, &str)]) -> Result<PathBuf> 
 
 pub(crate) fn prometheus() -> Result<PathBuf> {
     Ok(entry(&PROMETHEUS, |_, _| Ok(()))?.join("prometheus"))
+}
+
+pub(super) fn linearizability() -> Result<PathBuf> {
+    Ok(entry(&LINEARIZABILITY, |_, _| Ok(()))?.join("linearizability"))
 }
 
 /// The file with the ServiceMonitor and PodMonitor CRDs.

@@ -42,6 +42,11 @@ pub fn queue_proxy() -> Result<PathBuf> {
     Ok(go::serving()?.join("queue"))
 }
 
+/// The checker of histories of data grids, built if it is missing. For tests.
+pub fn linearizability_checker() -> Result<PathBuf> {
+    go::linearizability()
+}
+
 /// Folders with programs and manifests of Knative Serving and Kourier, and the Envoy program.
 #[derive(Debug, Clone)]
 pub(crate) struct Knative {

@@ -1,4 +1,4 @@
-//! The document about the class, in a file that CRM changes.
+//! JSON documents in files that CRM changes.
 
 use std::{
     fs, io,
@@ -6,22 +6,21 @@ use std::{
 };
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use serde::de::DeserializeOwned;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe::Receiver};
-
-use crate::class::Class;
 
 /// Larger than any document: names and addresses of all methods.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// A file whose changes are noticed.
 #[derive(Debug)]
-pub struct ClassFile {
+pub struct WatchedFile {
     path: PathBuf,
     /// Read like a pipe.
     events: Receiver,
 }
 
-impl ClassFile {
+impl WatchedFile {
     /// Watches the folder of a file, because a mounted ConfigMap replaces the file.
     pub fn open(path: &Path) -> io::Result<Self> {
         let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -31,7 +30,7 @@ impl ClassFile {
         Ok(Self { path: path.to_owned(), events: Receiver::from_owned_fd_unchecked(events)? })
     }
 
-    pub fn read(&self) -> Result<Class, String> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
         let invalid = |reason: &dyn std::fmt::Display| format!("{}: {reason}", self.path.display());
         let size = fs::metadata(&self.path).map_err(|error| invalid(&error))?.len();
         if size > MAX_BYTES {
@@ -56,6 +55,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::class::Class;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -73,15 +73,15 @@ mod tests {
         };
         publish("first");
         std::os::unix::fs::symlink("..data/class.json", at("class.json")).unwrap();
-        let mut file = ClassFile::open(&at("class.json")).unwrap();
-        assert_eq!(file.read().unwrap().name, "first");
+        let mut file = WatchedFile::open(&at("class.json")).unwrap();
+        assert_eq!(file.read::<Class>().unwrap().name, "first");
         publish("second");
-        while file.read().unwrap().name != "second" {
+        while file.read::<Class>().unwrap().name != "second" {
             timeout(LIMIT, file.changed()).await.unwrap().unwrap();
         }
         timeout(LIMIT, file.changed()).await.unwrap().unwrap();
         fs::write(at("second").join("class.json"), "{").unwrap();
-        assert!(file.read().unwrap_err().contains("class.json: EOF"));
-        assert!(ClassFile::open(&at("none/class.json")).is_err());
+        assert!(file.read::<Class>().unwrap_err().contains("class.json: EOF"));
+        assert!(WatchedFile::open(&at("none/class.json")).is_err());
     }
 }

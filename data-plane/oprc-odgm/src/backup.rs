@@ -1,0 +1,131 @@
+//! Backup and restore: all objects and events at one revision, as lines of JSON.
+//!
+//! The first line describes the backup, the last one has the number of records. A backup can be restored
+//! into an empty grid with another engine or another number of partitions.
+
+mod restore;
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, State as Shared},
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use futures::{StreamExt as _, stream};
+use oprc_cp_storage::Snapshot;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Error, Grid,
+    api::Problem,
+    record::{EVENTS, OBJECTS, PARKED, decode},
+};
+
+/// The version of the format.
+const FORMAT: u32 = 1;
+/// Records that are read at once.
+const PAGE: usize = 64;
+const NDJSON: &str = "application/x-ndjson";
+/// The prefixes of the keys of all records of a backup.
+const PREFIXES: [&str; 3] = [OBJECTS, EVENTS, PARKED];
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupHeader {
+    backup: u32,
+    class: String,
+    collections: Vec<String>,
+    revision: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct BackupRecord {
+    key: String,
+    value: Value,
+}
+
+/// The last line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct BackupEnd {
+    end: bool,
+    records: u64,
+}
+
+/// Routes for callers inside the cluster.
+pub(crate) fn router(grid: Grid) -> Router {
+    Router::new()
+        .route("/backup", post(backup))
+        .route("/restore", post(restore::restore).layer(DefaultBodyLimit::disable()))
+        .with_state(grid)
+}
+
+/// Where the next page of a backup begins.
+struct Position {
+    snapshot: Snapshot,
+    prefixes: std::slice::Iter<'static, &'static str>,
+    prefix: Option<&'static str>,
+    after: Option<String>,
+    records: u64,
+}
+
+async fn backup(Shared(grid): Shared<Grid>) -> Result<Response, Problem> {
+    let snapshot = grid.store().snapshot().await.map_err(Error::from)?;
+    let class = grid.class();
+    let header = BackupHeader {
+        backup: FORMAT,
+        class: class.name.clone(),
+        collections: class.collections.clone(),
+        revision: snapshot.revision().0,
+    };
+    let mut prefixes = PREFIXES.iter();
+    let prefix = prefixes.next().copied();
+    let position = Position { snapshot, prefixes, prefix, after: None, records: 0 };
+    let pages = stream::unfold(Some(position), async |position| {
+        match next_page(position?).await {
+            Ok((page, position)) => Some((Ok(page), position)),
+            // The stream breaks off, so that the client notices.
+            Err(error) => {
+                tracing::warn!(%error, "a backup failed");
+                Some((Err(error), None))
+            }
+        }
+    });
+    let first = stream::iter([line(&header)]);
+    let body = Body::from_stream(first.chain(pages));
+    Ok(([(CONTENT_TYPE, NDJSON)], body).into_response())
+}
+
+fn line(value: &impl Serialize) -> Result<Bytes, Error> {
+    let text = serde_json::to_vec(value).map_err(|error| Error::Corrupt(error.to_string()));
+    text.map(|mut text| {
+        text.push(b'\n');
+        text.into()
+    })
+}
+
+/// The lines of a page; also the last line after the last page.
+async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), Error> {
+    let Some(prefix) = position.prefix else {
+        return Ok((line(&BackupEnd { end: true, records: position.records })?, None));
+    };
+    let page = position.snapshot.range(prefix, position.after.as_deref(), PAGE).await?;
+    let mut lines = Vec::new();
+    for entry in &page.entries {
+        let record =
+            BackupRecord { key: entry.key.clone(), value: decode(&entry.key, &entry.value)? };
+        lines.extend_from_slice(&line(&record)?);
+        position.records += 1;
+    }
+    if page.more {
+        position.after = page.entries.last().map(|it| it.key.clone());
+    } else {
+        (position.prefix, position.after) = (position.prefixes.next().copied(), None);
+    }
+    Ok((lines.into(), Some(position)))
+}
+
+#[cfg(test)]
+mod tests;

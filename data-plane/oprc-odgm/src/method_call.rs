@@ -1,0 +1,243 @@
+//! Calls of methods: one turn, one function, one transaction.
+
+use std::time::Duration;
+
+use oprc_condition::{Condition, Input};
+use oprc_cp_storage::Transaction;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    Error, Grid,
+    class::{Cause, Class, Method, State},
+    event_waiters::EventWaiter,
+    function::{Call, CalledObject},
+    grid::{Committed, EventBound, MAX_ATTEMPTS, PreparedChange, changes_too_often, new_id, now},
+    invocation::{Invocation, Outcome},
+    object_change::{Found, ObjectChange},
+    once::Once,
+    record::{InvocationRecord, decode},
+};
+
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 256 << 10;
+
+/// A call of a method that has begun.
+pub(crate) struct MethodCall<'a> {
+    pub(crate) class: &'a Class,
+    pub(crate) method: &'a Method,
+    pub(crate) call: &'a Invocation,
+    /// Identifies the call to the function; the same in each attempt.
+    pub(crate) id: String,
+    pub(crate) deadline: Instant,
+}
+
+pub(crate) fn check_arguments(args: &Value) -> Result<(), Error> {
+    let bytes = serde_json::to_vec(args).map_or(0, |it| it.len());
+    let limit = MAX_ARGUMENT_BYTES;
+    if bytes > limit { Err(Error::TooLarge { what: "the argument", bytes, limit }) } else { Ok(()) }
+}
+
+/// The deadline of a call that may take so long, and that must end with the call it belongs to.
+pub(crate) fn deadline(call: &Invocation, limit: Duration) -> Instant {
+    let left = call.origin.expires.map(|it| u64::try_from(it - now()).unwrap_or_default());
+    Instant::now() + left.map_or(limit, |left| limit.min(Duration::from_millis(left)))
+}
+
+/// The same time as milliseconds since 1970.
+pub(crate) fn wall_clock(deadline: Instant) -> i64 {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+    now().saturating_add(i64::try_from(left).unwrap_or(i64::MAX))
+}
+
+/// Fails unless the condition holds.
+pub(crate) fn check_condition(
+    condition: Option<&Condition>,
+    call: &Invocation,
+    found: &Found,
+    state: &State,
+) -> Result<(), Error> {
+    let Some(condition) = condition else { return Ok(()) };
+    let input = Input {
+        id: call.id.as_str(),
+        version: found.version().unwrap_or_default(),
+        state,
+        args: &call.args,
+        method: &call.method,
+    };
+    match condition.evaluate(&input) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::ConditionFalse(call.method.clone())),
+        Err(error) => {
+            let (method, reason) = (call.method.clone(), error.to_string());
+            Err(Error::ConditionFailed { method, reason })
+        }
+    }
+}
+
+impl Grid {
+    /// Calls a method of an object. The change, and the result for the idempotency key, are stored in
+    /// one transaction before this returns. Then it waits for triggers that aren't async.
+    pub(crate) async fn call_method(
+        &self,
+        class: &Class,
+        method: &Method,
+        call: &Invocation,
+    ) -> Result<Outcome, Error> {
+        check_arguments(&call.args)?;
+        let id = call.idempotency_key.clone().unwrap_or_else(new_id);
+        if method.is_read_only() {
+            let deadline = deadline(call, method.timeout());
+            let begun = MethodCall { class, method, call, id, deadline };
+            return self.call_read_only(&begun).await;
+        }
+        let (mut outcome, waiter) = self.call_in_turn(class, method, call, id).await?;
+        if let Some(waiter) = waiter {
+            outcome.triggers_pending = !waiter.wait().await;
+        }
+        Ok(outcome)
+    }
+
+    async fn call_read_only(&self, begun: &MethodCall<'_>) -> Result<Outcome, Error> {
+        let MethodCall { class, method, call, .. } = begun;
+        let found = if method.stateless {
+            Self::absent(class, call)?
+        } else {
+            self.read(class, call.collection.as_deref(), &call.id).await?
+        };
+        call.expected.check(found.version())?;
+        let state = if method.stateless { State::new() } else { found.state(class)?.into_owned() };
+        check_condition(method.condition.as_ref(), call, &found, &state)?;
+        let (result, _) = self.call_function(begun, &found, &state).await?;
+        Ok(Outcome { result, version: found.version(), repeated: false, triggers_pending: false })
+    }
+
+    /// An object that isn't read.
+    fn absent(class: &Class, call: &Invocation) -> Result<Found, Error> {
+        Ok(Found {
+            collection: class.collection(call.collection.as_deref())?.to_owned(),
+            id: call.id.clone(),
+            key: Self::key(class, call.collection.as_deref(), &call.id)?,
+            record: None,
+            version: None,
+        })
+    }
+
+    async fn call_in_turn(
+        &self,
+        class: &Class,
+        method: &Method,
+        call: &Invocation,
+        id: String,
+    ) -> Result<(Outcome, Option<EventWaiter>), Error> {
+        let key = Self::key(class, call.collection.as_deref(), &call.id)?;
+        if call.origin.contains(&key) {
+            return Err(Error::Reentrant(call.id.to_string()));
+        }
+        let _turn = self.turns.take(&key).await?;
+        let begun =
+            MethodCall { class, method, call, id, deadline: deadline(call, method.timeout()) };
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(done) = self.attempt(&begun, &key).await? {
+                return Ok(done);
+            }
+        }
+        Err(changes_too_often())
+    }
+
+    /// None if something else has changed the object meanwhile.
+    async fn attempt(
+        &self,
+        begun: &MethodCall<'_>,
+        key: &str,
+    ) -> Result<Option<(Outcome, Option<EventWaiter>)>, Error> {
+        let MethodCall { class, method, call, .. } = begun;
+        let invocation = &new_id();
+        let once =
+            call.idempotency_key.as_deref().map(|it| Once::new(call, key, it)).transpose()?;
+        if let Some(once) = &once {
+            if let Some(outcome) = self.earlier(once).await? {
+                return Ok(Some((outcome, None)));
+            }
+            self.results.check()?;
+        }
+        let found = self.read(class, call.collection.as_deref(), &call.id).await?;
+        call.expected.check(found.version())?;
+        let state = found.state(class)?;
+        check_condition(method.condition.as_ref(), call, &found, &state)?;
+        let (result, state) = self.call_function(begun, &found, &state).await?;
+        let is_changed = state.as_ref().is_some_and(|it| found.is_other(it));
+        if is_changed && method.immutable {
+            return Err(Error::Immutable(call.method.clone()));
+        }
+        let PreparedChange { mut transaction, waiter } = if is_changed {
+            let cause = Cause { method: Some(call.method.clone()), depth: call.origin.depth };
+            let change = ObjectChange { found: &found, state, invocation, cause };
+            self.prepare(class, &change, EventBound::Checked).await?
+        } else {
+            PreparedChange {
+                transaction: Transaction::new().check(key, found.check()),
+                waiter: None,
+            }
+        };
+        if let Some(once) = &once {
+            transaction = once.record(transaction, &result)?;
+        }
+        let mut outcome =
+            Outcome { result, version: found.version(), repeated: false, triggers_pending: false };
+        if transaction.changes.is_empty() {
+            return Ok(Some((outcome, None)));
+        }
+        let bytes = if once.is_some() { transaction.bytes() } else { 0 };
+        match self.commit(transaction, &found, invocation).await? {
+            Committed::Conflict => Ok(None),
+            Committed::At(revision) => {
+                if let Some(once) = &once {
+                    // Some more than the result has.
+                    self.results.add(once.began, bytes);
+                }
+                if is_changed {
+                    outcome.version = Some(revision.0);
+                }
+                Ok(Some((outcome, waiter)))
+            }
+        }
+    }
+
+    /// The outcome of an earlier call with the same idempotency key.
+    pub(crate) async fn earlier(&self, once: &Once) -> Result<Option<Outcome>, Error> {
+        for key in once.keys(once.began) {
+            let Some(entry) = self.store().get(&key).await? else { continue };
+            let record: InvocationRecord = decode(&key, &entry.value)?;
+            if record.fingerprint != once.fingerprint {
+                return Err(Error::IdempotencyKeyReused);
+            }
+            let (result, repeated) = (record.result, true);
+            return Ok(Some(Outcome { result, version: None, repeated, triggers_pending: false }));
+        }
+        Ok(None)
+    }
+
+    /// The result and the new state of the object.
+    pub(crate) async fn call_function(
+        &self,
+        begun: &MethodCall<'_>,
+        found: &Found,
+        state: &State,
+    ) -> Result<(Value, Option<State>), Error> {
+        let MethodCall { method, call, id, deadline, .. } = begun;
+        let version = found.version().unwrap_or_default();
+        let origin = call.origin.extended(&found.key, wall_clock(*deadline))?;
+        let call_of = Call {
+            method: &call.method,
+            object: CalledObject { id: call.id.as_str(), version, state },
+            args: &call.args,
+            invocation: id,
+            tokens: self.tokens.header(&origin),
+            deadline: *deadline,
+            headers: &call.headers,
+        };
+        let mut reply = self.functions.call(method, &call_of).await?;
+        let state = reply.state(&call.id)?;
+        Ok((reply.result, state))
+    }
+}

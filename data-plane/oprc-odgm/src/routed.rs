@@ -1,0 +1,241 @@
+//! Calls of objects, executed by the node that owns them.
+//!
+//! Reads are executed by the node that gets them: the store makes them linearizable.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Expected, Grid, Invocation, Object, ObjectId, Outcome,
+    class::State,
+    metrics::ForwardOutcome,
+    replica::{Forwarded, Replica, Route},
+};
+
+/// How often the owner of an object may change during a call.
+const MAX_ROUTES: usize = 8;
+
+/// A call that changes an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Operation {
+    Put(Write),
+    Patch(Write),
+    Delete(Write),
+    Invoke(Box<Invocation>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Write {
+    collection: Option<String>,
+    id: ObjectId,
+    /// Empty for a deletion.
+    state: State,
+    expected: Expected,
+}
+
+/// The result of an [`Operation`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Object(Object),
+    Deleted,
+    Outcome(Outcome),
+}
+
+impl Operation {
+    fn target(&self) -> (Option<&str>, &ObjectId) {
+        match self {
+            Self::Put(write) | Self::Patch(write) | Self::Delete(write) => {
+                (write.collection.as_deref(), &write.id)
+            }
+            Self::Invoke(call) => (call.collection.as_deref(), &call.id),
+        }
+    }
+
+    /// Its label in metrics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Put(_) => "PUT",
+            Self::Patch(_) => "PATCH",
+            Self::Delete(_) => "DELETE",
+            Self::Invoke(_) => "POST",
+        }
+    }
+
+    /// Whether the outcome is the same if it is executed again.
+    fn is_repeatable(&self) -> bool {
+        matches!(self, Self::Invoke(call) if call.idempotency_key.is_some())
+    }
+}
+
+fn unexpected<T>(_: T) -> Error {
+    Error::Corrupt("another node returned the result of another call".to_owned())
+}
+
+impl Grid {
+    /// Creates an object or replaces its state.
+    pub async fn put(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        state: State,
+        expected: Expected,
+    ) -> Result<Object, Error> {
+        match self.write_measured(Operation::Put(write(collection, id, state, expected))).await? {
+            Answer::Object(object) => Ok(object),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Sets some keys of an object. A null removes a key.
+    pub async fn patch(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        changes: State,
+        expected: Expected,
+    ) -> Result<Object, Error> {
+        let write = write(collection, id, changes, expected);
+        match self.write_measured(Operation::Patch(write)).await? {
+            Answer::Object(object) => Ok(object),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    pub async fn delete(
+        &self,
+        collection: Option<&str>,
+        id: &ObjectId,
+        expected: Expected,
+    ) -> Result<(), Error> {
+        let write = write(collection, id, State::new(), expected);
+        self.write_measured(Operation::Delete(write)).await.map(drop)
+    }
+
+    async fn write_measured(&self, operation: Operation) -> Result<Answer, Error> {
+        let (began, name) = (Instant::now(), operation.name());
+        let answer = self.execute(operation).await;
+        self.metrics().record_call(Some(name), began, &answer);
+        answer
+    }
+
+    /// Calls a method of an object. The change, and the result for the idempotency key, are stored in
+    /// one transaction before this returns.
+    pub async fn invoke(&self, call: &Invocation) -> Result<Outcome, Error> {
+        let began = Instant::now();
+        let outcome = self.invoke_routed(call).await;
+        let class = self.class();
+        let (method, is_macro) = (call.method.as_str(), class.macros.contains_key(&call.method));
+        let is_known = is_macro || class.methods.contains_key(method);
+        let method = is_known.then_some(method);
+        self.metrics().record_call(method, began, &outcome);
+        outcome
+    }
+
+    async fn invoke_routed(&self, call: &Invocation) -> Result<Outcome, Error> {
+        let class = self.class();
+        let is_routed = match class.methods.get(&call.method) {
+            Some(method) => !method.is_read_only(),
+            None => class.macros.contains_key(&call.method),
+        };
+        if self.replica().is_none() || !is_routed {
+            return self.invoke_locally(call).await;
+        }
+        match self.execute(Operation::Invoke(Box::new(call.clone()))).await? {
+            Answer::Outcome(outcome) => Ok(outcome),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Executes an operation on the node that owns its object.
+    async fn execute(&self, operation: Operation) -> Result<Answer, Error> {
+        let Some(replica) = self.replica() else { return self.execute_locally(operation).await };
+        let key = self.key_of(&operation)?;
+        // Deletions free space.
+        if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
+            return Err(Error::Unavailable("the quota of the store is used up".to_owned()));
+        }
+        let mut reason = String::new();
+        for _ in 0..MAX_ROUTES {
+            match replica.route(&key).await? {
+                Route::Local => match self.execute_locally(operation.clone()).await {
+                    Err(Error::NotOwner(partition)) => {
+                        replica.ownership.refresh(&partition).await?;
+                    }
+                    done => return done,
+                },
+                Route::Remote(partition, owner) => {
+                    match replica.forward(&owner, &operation).await {
+                        Forwarded::Answered(answer) => {
+                            self.metrics().record_forward(ForwardOutcome::Answered);
+                            return answer;
+                        }
+                        Forwarded::Misdirected => {
+                            self.metrics().record_forward(ForwardOutcome::Misdirected);
+                            replica.ownership.refresh(&partition).await?;
+                        }
+                        Forwarded::NotExecuted(failure) => {
+                            self.metrics().record_forward(ForwardOutcome::NotExecuted);
+                            self.metrics().takeovers.inc();
+                            replica.take_over(partition, owner, &failure).await?;
+                            reason = failure;
+                        }
+                        Forwarded::Unknown(failure) => {
+                            self.metrics().record_forward(ForwardOutcome::Unknown);
+                            self.metrics().takeovers.inc();
+                            let taken = replica.take_over(partition, owner, &failure).await;
+                            if !operation.is_repeatable() {
+                                return Err(Error::UnknownOutcome(failure));
+                            }
+                            taken?;
+                            reason = failure;
+                        }
+                    }
+                }
+            }
+        }
+        Err(Error::Unavailable(format!("the owner of the object changes too often {reason}")))
+    }
+
+    /// Executes an operation that another node has forwarded. None if this node isn't the owner.
+    pub(crate) async fn execute_forwarded(
+        &self,
+        replica: &Replica,
+        operation: Operation,
+    ) -> Result<Option<Answer>, Error> {
+        if !replica.accepts(&self.key_of(&operation)?).await? {
+            return Ok(None);
+        }
+        match self.execute_locally(operation).await {
+            Err(Error::NotOwner(_)) => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
+    fn key_of(&self, operation: &Operation) -> Result<String, Error> {
+        let (collection, id) = operation.target();
+        Self::key(&self.class(), collection, id)
+    }
+
+    async fn execute_locally(&self, operation: Operation) -> Result<Answer, Error> {
+        match operation {
+            Operation::Put(Write { collection, id, state, expected }) => {
+                let put = self.put_locally(collection.as_deref(), &id, state, expected);
+                put.await.map(Answer::Object)
+            }
+            Operation::Patch(Write { collection, id, state, expected }) => {
+                let patch = self.patch_locally(collection.as_deref(), &id, state, expected);
+                patch.await.map(Answer::Object)
+            }
+            Operation::Delete(Write { collection, id, expected, .. }) => {
+                let delete = self.delete_locally(collection.as_deref(), &id, expected);
+                delete.await.map(|()| Answer::Deleted)
+            }
+            Operation::Invoke(call) => self.invoke_locally(&call).await.map(Answer::Outcome),
+        }
+    }
+}
+
+fn write(collection: Option<&str>, id: &ObjectId, state: State, expected: Expected) -> Write {
+    Write { collection: collection.map(str::to_owned), id: id.clone(), state, expected }
+}

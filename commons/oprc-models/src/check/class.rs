@@ -53,6 +53,9 @@ fn check_bindings(at: &FieldCursor<'_>, class: &OClass, known: &Declarations<'_>
     for (at, binding) in at.unique(256, &class.functions, "name", |it| &it.name) {
         at.field("name").name(NameKind::Identifier, &binding.name);
         known.check_function(&at.field("function"), &binding.function);
+        if let Some(condition) = &binding.condition {
+            at.field("condition").length(condition, limits::CONDITION);
+        }
         if binding.default_route && binding.access == Some(Access::Private) {
             at.field("defaultRoute")
                 .add("a PRIVATE binding cannot be the default route: no client could call it");

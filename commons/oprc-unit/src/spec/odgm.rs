@@ -24,7 +24,61 @@ unit_types! {
         /// Expected access patterns. Defaults to `read_write`.
         #[schemars(length(max = limits::ACCESS_PATTERNS))]
         access_patterns?: Vec<AccessPattern>,
+        /// Keys of the state, at most 512. If there are any, objects have only these keys and those
+        /// of references.
+        #[schemars(length(max = limits::MEMBERS))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+        key_specs?: Vec<KeySpec>,
     }
+
+    /// A key of the state of an object.
+    KeySpec {
+        /// Name of the key.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// Type of the value: `STRING`, `INTEGER`, `DOUBLE`, `BOOLEAN` or `JSON` (any value). Defaults
+        /// to `STRING`.
+        #[serde(rename = "type", default)]
+        kind: KeyType,
+        /// Objects may lack the key. Defaults to false.
+        optional?: bool,
+    }
+
+    /// A class that objects of this class refer to: an object has the id of the other object, or a
+    /// list of ids, below the name of the reference.
+    ClassReference {
+        /// Name of the reference, and key of the state.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// The class: `package.class`.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        class: String,
+        /// Id of the unit that runs the class in the same namespace. If neither it nor `url` is set,
+        /// the reference can't be resolved.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        unit?: Option<String>,
+        /// URL of the data grid of the class, with the scheme `http`. Takes precedence over `unit`.
+        #[schemars(length(min = 1, max = limits::ROUTE_URL), regex(pattern = "^http://"))]
+        url?: Option<String>,
+    }
+}
+
+/// Type of a key of the state: `STRING`, `INTEGER`, `DOUBLE`, `BOOLEAN` or `JSON` (any value). Defaults
+/// to `STRING`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum KeyType {
+    /// Text.
+    #[default]
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Double,
+    /// `true` or `false`.
+    Boolean,
+    /// Any value.
+    Json,
 }
 
 /// Kind of state of a class: `NORMAL` (many objects, accessed individually), `COLLECTION` (many

@@ -78,7 +78,8 @@ fn what_could_be_expensive_is_rejected() {
 
 #[test]
 fn repeated_operators_neither_overflow_the_stack_nor_panic() {
-    for part in ["!", "-", "true?", "true?true:", "a.", "a[", "'", "1+", "{", "\u{0}", "é", "// "] {
+    for part in ["!", "-", "true?", "true?true:", "a.", "a[", "'", "1+", "{", "\u{0}", "é", "// "]
+    {
         let text = part.repeat(MAX_BYTES / part.len());
         drop(check_condition(&text));
         drop(check_condition(&format!("{}1", part.repeat(300))));

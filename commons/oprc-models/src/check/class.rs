@@ -1,5 +1,7 @@
 //! Classes, without what they inherit.
 
+use oprc_condition::check_condition;
+
 use super::{Declarations, requirements};
 use crate::{
     diagnostics::FieldCursor,
@@ -54,7 +56,10 @@ fn check_bindings(at: &FieldCursor<'_>, class: &OClass, known: &Declarations<'_>
         at.field("name").name(NameKind::Identifier, &binding.name);
         known.check_function(&at.field("function"), &binding.function);
         if let Some(condition) = &binding.condition {
-            at.field("condition").length(condition, limits::CONDITION);
+            let at = at.field("condition");
+            if let Err(error) = check_condition(condition) {
+                at.add(error.to_string());
+            }
         }
         if binding.default_route && binding.access == Some(Access::Private) {
             at.field("defaultRoute")

@@ -98,6 +98,8 @@ models! {
         kind = "type": KeyType,
         /// Whether objects may lack the key.
         optional: bool,
+        /// Whether the value can't be changed once it is set.
+        immutable: bool,
     }
 }
 
@@ -150,11 +152,10 @@ models! {
         access: Option<Access>,
         /// Whether `oprc invoke` calls this binding when none is named; at most one per class.
         default_route: bool,
-        /// Prevents changes by inheriting classes and by later versions. Sent to CRM as
-        /// `bindings[].immutable`.
+        /// Prevents changes by inheriting classes and by later versions.
         immutable: bool,
-        /// CEL expression that must be true for a call; it has `object`, `args` and `caller`. Sent to
-        /// CRM as `bindings[].condition`.
+        /// CEL expression that must be true for a call; it reads `object` (`id`, `version`, `state`),
+        /// `args` and `method`. Sent to CRM as `bindings[].condition`.
         condition: Option<String>,
         /// Whether a state change of an object calls the function. Sent to CRM as
         /// `bindings[].trigger_on_state_change`.

@@ -135,7 +135,7 @@ fn only_functions_that_run_need_an_image() {
         &with("function: buy", &condition),
         "classes[0].functions[0].condition",
         13,
-        "1 to 1024 characters",
+        "at most 1024 are allowed",
     );
     assert_rejected(
         &with("- key: buy", "- key: buy\n    macro: {steps: []}"),

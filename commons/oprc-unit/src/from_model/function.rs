@@ -8,23 +8,28 @@ use crate::spec::{Access, Binding, FunctionConfig, FunctionSpec, OdgmIntegration
 pub(super) fn spec(source: &Source<'_>, resolved: &ResolvedFunction) -> FunctionSpec {
     let function = &resolved.function;
     let container = function.container();
-    let bindings = || source.class.bindings.iter().filter(|it| it.function == resolved.key);
+    let bindings = source.class.bindings.iter().filter(|it| it.function == resolved.key);
+    let mut bindings: Vec<_> = bindings
+        .map(|it| Binding {
+            name: it.name.clone(),
+            access: it.access.map(Into::into),
+            condition: it.condition.clone(),
+            trigger_on_state_change: it.trigger_on_state_change,
+            async_execution: it.async_execution,
+        })
+        .collect();
+    if bindings.is_empty() {
+        // Only macros call it.
+        let name = macros::method_of(source.class, resolved);
+        bindings.push(Binding { name, access: Some(Access::Private), ..Binding::default() });
+    }
     let body = SingleFunction {
         kind: Some(function.kind().into()),
         image: container.and_then(|it| it.image.clone()),
         port: container.and_then(|it| it.port),
-        bindings: bindings()
-            .map(|it| Binding {
-                name: it.name.clone(),
-                access: it.access.map(Into::into),
-                immutable: it.immutable,
-                condition: it.condition.clone(),
-                trigger_on_state_change: it.trigger_on_state_change,
-                async_execution: it.async_execution,
-            })
-            .collect(),
-        // Each binding has its own access; a function without one is only called by macros.
-        access: bindings().next().is_none().then_some(Access::Private),
+        bindings,
+        // Each binding has its own access.
+        access: None,
         provision: container.and_then(container::provision),
         health_check: container
             .and_then(|it| it.health_check.as_ref())

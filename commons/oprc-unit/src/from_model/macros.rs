@@ -23,8 +23,8 @@ fn origin(within: &str, reference: &str) -> Origin {
     Origin { package: package.unwrap_or(within).to_owned(), key: key.to_owned() }
 }
 
-/// The method of the target's class that calls the step's function: the first binding of it, or
-/// else the function's key.
+/// The method of the target's class that calls the step's function. The class of another package isn't
+/// known here: it must have a method with the function's key as its name.
 fn method(source: &Source<'_>, of: &ResolvedFunction, flow: &Macro, step: &Step) -> String {
     let called = origin(&of.origin.package, &step.function);
     let class = match StepRef::parse(step.target()) {
@@ -38,16 +38,19 @@ fn method(source: &Source<'_>, of: &ResolvedFunction, flow: &Macro, step: &Step)
         }
         _ => Some(source.class),
     };
-    let own = class.filter(|it| it.key == source.class.key);
-    let found = class.and_then(|it| function_of(it, &called));
-    let binding = class
-        .zip(found)
-        .and_then(|(class, function)| class.bindings.iter().find(|it| it.function == function.key));
-    match (binding, found.filter(|_| own.is_some())) {
-        (Some(binding), _) => binding.name.clone(),
-        (None, Some(function)) => function.key.clone(),
-        (None, None) => called.key,
+    let found = class.and_then(|class| Some(method_of(class, function_of(class, &called)?)));
+    found.unwrap_or(called.key)
+}
+
+/// The name of the method that calls a function: that of its first binding. A function without one has
+/// its key as the name, or its qualified key if a binding of another function has that name.
+pub(super) fn method_of(class: &ResolvedClass, function: &ResolvedFunction) -> String {
+    let mut bindings = class.bindings.iter();
+    if let Some(binding) = bindings.clone().find(|it| it.function == function.key) {
+        return binding.name.clone();
     }
+    let is_taken = bindings.any(|it| it.name == function.key);
+    if is_taken { function.origin.to_string() } else { function.key.clone() }
 }
 
 fn function_of<'a>(class: &'a ResolvedClass, origin: &Origin) -> Option<&'a ResolvedFunction> {

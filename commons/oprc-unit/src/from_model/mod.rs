@@ -170,6 +170,7 @@ fn state(class: &ResolvedClass) -> Option<StateSpec> {
                 name: it.name.clone(),
                 kind: it.kind.into(),
                 optional: it.optional,
+                immutable: it.immutable,
             })
             .collect(),
     })
@@ -187,6 +188,7 @@ fn references(source: &Source<'_>) -> Vec<ClassReference> {
     all.map(|it| ClassReference {
         name: it.name.clone(),
         class: it.class.clone(),
+        access: it.access.map(Into::into),
         unit: unit(&it.class),
         url: None,
     })

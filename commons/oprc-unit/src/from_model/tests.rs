@@ -61,14 +61,15 @@ classes:
   - key: Cart
     stateType: COLLECTION
     stateSpec:
-      keySpecs: [{name: count, type: INTEGER}, {name: note, type: JSON, optional: true}]
+      keySpecs: [{name: count, type: INTEGER, immutable: true}, {name: note, type: JSON, optional: true}]
       consistency: EVENTUAL
       persistence: EPHEMERAL
       accessPatterns: [READ_WRITE, BATCH_READ]
-    refSpec: [{name: friend, class: Other}, {name: stranger, class: Away}]
+    refSpec: [{name: friend, class: Other}, {name: stranger, class: Away, access: PUBLIC}]
     functions:
       - {name: take, function: buy, access: PUBLIC, immutable: true, condition: "args.n > 0", triggerOnStateChange: true, asyncExecution: true}
       - {name: checkout, function: checkout}
+      - {name: fetch, function: rare}
       - {name: old, function: old}
       - {name: rare, function: rare}
     requirements: {availabilityPct: 99.9}
@@ -149,7 +150,7 @@ fn every_field_reaches_the_unit() {
         "functions": [
             {
                 "key": "buy", "type": "TASK", "image": "shop/buy:1", "port": 9000,
-                "bindings": [{"name": "take", "access": "PUBLIC", "immutable": true, "condition": "args.n > 0", "trigger_on_state_change": true, "async_execution": true}],
+                "bindings": [{"name": "take", "access": "PUBLIC", "condition": "args.n > 0", "trigger_on_state_change": true, "async_execution": true}],
                 "provision": {
                     "min_scale": 0, "max_scale": 5,
                     "requests": {"cpu": "20m", "memory": "16Mi", "ephemeral_storage": "1Mi"},
@@ -181,19 +182,19 @@ fn every_field_reaches_the_unit() {
                     "steps": [
                         {"method": "take", "as": "bought", "args": {"n": "1"}, "arg_refs": {"to": "$args.to"}, "inputs": ["$.count"]},
                         {"method": "another", "target": "$.friend"},
-                        {"method": "fetch", "as": "fetched"},
+                        {"method": "shop.fetch", "as": "fetched"},
                         {"method": "another", "target": "fetched"},
                     ],
                     "output": "bought",
                 },
             },
-            {"key": "lend", "type": "TASK", "image": "shop/lend:1", "access": "PRIVATE"},
-            {"key": "fetch", "type": "TASK", "image": "shop/fetch:1", "access": "PRIVATE"},
+            {"key": "lend", "type": "TASK", "image": "shop/lend:1", "bindings": [{"name": "lend", "access": "PRIVATE"}]},
+            {"key": "fetch", "type": "TASK", "image": "shop/fetch:1", "bindings": [{"name": "shop.fetch", "access": "PRIVATE"}]},
+            {"key": "rare", "type": "TASK", "image": "shop/rare:1", "bindings": [{"name": "fetch"}, {"name": "rare"}]},
             {"key": "old", "type": "TASK", "image": "shop/old:1", "bindings": [{"name": "old"}]},
-            {"key": "rare", "type": "TASK", "image": "shop/rare:1", "bindings": [{"name": "rare"}]},
         ],
-        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"], "key_specs": [{"name": "count", "type": "INTEGER"}, {"name": "note", "type": "JSON", "optional": true}]},
-        "references": [{"name": "friend", "class": "shop.Other", "unit": "shop.Other.prod..one"}, {"name": "stranger", "class": "shop.Away"}],
+        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"], "key_specs": [{"name": "count", "type": "INTEGER", "immutable": true}, {"name": "note", "type": "JSON", "optional": true}]},
+        "references": [{"name": "friend", "class": "shop.Other", "unit": "shop.Other.prod..one"}, {"name": "stranger", "class": "shop.Away", "access": "PUBLIC"}],
         "nfr_requirements": {"availability_pct": 99.9},
         "constraints": {"hard_latency_ms": 9000},
         "nfr": {"enforcement": {"mode": "enforce", "dimensions": ["replicas", "cpu"]}},

@@ -92,10 +92,8 @@ unit_types! {
         /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
         /// The data grid enforces it; calls of the function's own Service need NetworkPolicies.
         access?: Option<Access>,
-        /// The binding must not be changed by other classes or later versions. Defaults to false.
-        immutable?: bool,
-        /// CEL expression over `object` and `args` that must be true for a call; otherwise the data
-        /// grid refuses it. Defaults to no condition.
+        /// CEL expression over `object` (`id`, `version`, `state`), `args` and `method` that must be
+        /// true for a call; otherwise the data grid refuses it. Defaults to no condition.
         #[schemars(length(min = 1, max = limits::CONDITION))]
         condition?: Option<String>,
         /// Calls the function when an object of the class changes. Requires the addon `odgm`.

@@ -57,7 +57,7 @@ impl Call {
     /// Answers with the changed state and the result of `method`.
     pub(crate) fn change<S, A, R>(
         self,
-        method: impl FnOnce(&mut S, A) -> Result<R, Refusal>,
+        method: impl FnOnce(&mut S, &A) -> Result<R, Refusal>,
     ) -> Answer
     where
         S: DeserializeOwned + Serialize,
@@ -65,19 +65,19 @@ impl Call {
         R: Serialize,
     {
         let (mut state, args) = self.parse()?;
-        let result = method(&mut state, args)?;
+        let result = method(&mut state, &args)?;
         Ok(Json(json!({"object": {"state": state}, "result": result})))
     }
 
     /// Answers with the result of `method` only: the object stays as it is.
-    pub(crate) fn read<S, A, R>(self, method: impl FnOnce(&S, A) -> R) -> Answer
+    pub(crate) fn read<S, A, R>(self, method: impl FnOnce(&S, &A) -> R) -> Answer
     where
         S: DeserializeOwned,
         A: DeserializeOwned,
         R: Serialize,
     {
         let (state, args) = self.parse()?;
-        Ok(Json(json!({"result": method(&state, args)})))
+        Ok(Json(json!({"result": method(&state, &args)})))
     }
 }
 
@@ -91,8 +91,9 @@ pub(crate) mod tests {
 
     /// The response to a call as the data grid sends it.
     pub(crate) fn called(method: &str, state: Value, args: Value) -> Result<Value, Refusal> {
-        let call = json!({"method": method, "args": args,
-                          "object": {"id": "a", "version": 1, "state": state}});
+        let mut call = json!({"method": method, "object": {"id": "a", "version": 1}});
+        call["object"]["state"] = state;
+        call["args"] = args;
         let Json(answer) = crate::dispatch(serde_json::from_value(call).unwrap())?;
         Ok(answer)
     }

@@ -50,13 +50,13 @@ fn ten() -> usize {
 
 impl Room {
     /// Returns the number of the message.
-    pub(crate) fn say(&mut self, args: Say) -> Result<u64, Refusal> {
+    pub(crate) fn say(&mut self, args: &Say) -> Result<u64, Refusal> {
         let Say { from, text } = args;
         if text.is_empty() || text.chars().count() > MAX_TEXT_CHARS {
             let reason = format!("text must have 1 to {MAX_TEXT_CHARS} characters");
             return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, reason));
         }
-        self.messages.push_back(Message { from, text });
+        self.messages.push_back(Message { from: from.clone(), text: text.clone() });
         while self.messages.len() > MAX_MESSAGES {
             self.messages.pop_front();
         }
@@ -64,7 +64,7 @@ impl Room {
         Ok(self.count)
     }
 
-    pub(crate) fn history(&self, args: History) -> Vec<String> {
+    pub(crate) fn history(&self, args: &History) -> Vec<String> {
         let skipped = self.messages.len().saturating_sub(args.last);
         let last = self.messages.iter().skip(skipped);
         last.map(|it| format!("{}: {}", it.from, it.text)).collect()
@@ -77,7 +77,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn greet(&self, _: NoArgs) -> String {
+    pub(crate) fn greet(&self, _: &NoArgs) -> String {
         format!("Hello, {}!", self.name)
     }
 }

@@ -30,18 +30,18 @@ pub(crate) struct Change {
 }
 
 impl Counter {
-    pub(crate) fn increment(&mut self, args: Increment) -> Result<i64, Refusal> {
+    pub(crate) fn increment(&mut self, args: &Increment) -> Result<i64, Refusal> {
         let sum = self.value.checked_add(args.by);
         self.value = sum.ok_or_else(|| conflict("the counter would overflow"))?;
         Ok(self.value)
     }
 
-    pub(crate) fn reset(&mut self, _: NoArgs) -> Result<i64, Refusal> {
+    pub(crate) fn reset(&mut self) -> i64 {
         self.value = 0;
-        Ok(self.value)
+        self.value
     }
 
-    pub(crate) fn get(&self, _: NoArgs) -> i64 {
+    pub(crate) fn get(&self, _: &NoArgs) -> i64 {
         self.value
     }
 

@@ -17,7 +17,7 @@ use axum::{Json, Router, extract::rejection::JsonRejection, http::StatusCode, ro
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 
 use self::{
-    call::{Answer, Call, Refusal},
+    call::{Answer, Call, NoArgs, Refusal},
     cart::Cart,
     chat::{Member, Room},
     counter::Counter,
@@ -27,16 +27,16 @@ fn dispatch(call: Call) -> Answer {
     let id = call.object.id.clone();
     match call.method.as_str() {
         "increment" => call.change(Counter::increment),
-        "reset" => call.change(Counter::reset),
+        "reset" => call.change(|counter: &mut Counter, _: &NoArgs| Ok(counter.reset())),
         "get" => call.read(Counter::get),
         "announce" => call.read(|counter: &Counter, change| {
-            let line = counter.announce(&id, &change);
+            let line = counter.announce(&id, change);
             println!("{line}");
             line
         }),
         "add" => call.change(Cart::add),
         "remove" => call.change(Cart::remove),
-        "total" => call.change(Cart::total),
+        "total" => call.change(|cart: &mut Cart, _: &NoArgs| Ok(cart.total())),
         "reserve" => call.change(Cart::reserve),
         "pay" => call.change(|cart: &mut Cart, args| cart.pay(args, &id)),
         "close" => call.change(Cart::close),

@@ -23,10 +23,14 @@ fn one() -> i64 {
     1
 }
 
-/// What the data grid sends to a trigger, besides the object. The state of a deleted object is empty.
+/// What the data grid sends to a trigger, besides the object: one event, or several of an asynchronous
+/// trigger at once. The state of a deleted object is empty.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Change {
+    #[serde(default)]
     event: String,
+    #[serde(default)]
+    events: Vec<Change>,
 }
 
 impl Counter {
@@ -48,7 +52,7 @@ impl Counter {
     /// Called by the data grid after each change.
     pub(crate) fn announce(&self, id: &str, change: &Change) -> String {
         let name = self.label.as_deref().unwrap_or(id);
-        match change.event.as_str() {
+        match change.events.last().unwrap_or(change).event.as_str() {
             "DELETED" => format!("counter {name} was deleted"),
             _ => format!("counter {name} is {}", self.value),
         }
@@ -84,5 +88,8 @@ mod tests {
         };
         assert_eq!(announced("UPDATED", json!({"value": 2})), "counter a is 2");
         assert_eq!(announced("DELETED", json!({})), "counter a was deleted");
+        let batch = json!({"events": [{"event": "CREATED"}, {"event": "DELETED"}]});
+        let answer = called("announce", json!({}), batch).unwrap();
+        assert_eq!(answer["result"], "counter a was deleted");
     }
 }

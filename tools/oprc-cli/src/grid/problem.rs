@@ -99,7 +99,7 @@ fn hint(status: StatusCode, reason: &str) -> &'static str {
         "FORBIDDEN" => {
             "a PRIVATE method is only called by its own class; change its access in the package"
         }
-        "CHANGED" => "read it again with `oprc object get NAME`, then repeat with its version",
+        "CHANGED" => "read it again with `oprc object get NAME`, then repeat with its ETag",
         "INVALID_STATE" | "UNKNOWN_REFERENCE" => {
             "`oprc class get` shows the keys and references of the state"
         }

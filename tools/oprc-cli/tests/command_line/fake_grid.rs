@@ -184,7 +184,11 @@ async fn read(
     if query.get("resolve").is_some_and(|it| it == "owner") {
         document["resolved"] = json!({"owner": {"id": "ann"}});
     }
-    Json(document).into_response()
+    (etag(object.1), Json(document)).into_response()
+}
+
+fn etag(version: u64) -> [(&'static str, String); 1] {
+    [("etag", format!("\"e-{version}\""))]
 }
 
 async fn write(
@@ -195,14 +199,15 @@ async fn write(
 ) -> Response {
     let mut grid = grid.lock();
     let present = grid.objects.get(&parts["id"]).map(|it| it.1);
-    let expected = headers.get("if-match").map(|it| it.to_str().unwrap().trim_matches('"').parse());
-    if expected.is_some_and(|it| it.ok() != present) {
+    let expected = headers.get("if-match").map(|it| it.to_str().unwrap());
+    let present_tag = present.map(|it| format!("\"e-{it}\""));
+    if expected.is_some_and(|it| Some(it) != present_tag.as_deref()) {
         let detail = format!("the object has version {}", present.unwrap_or_default());
         return problem(StatusCode::PRECONDITION_FAILED, "CHANGED", &detail);
     }
     let object = (state, present.unwrap_or_default() + 1);
     grid.objects.insert(parts["id"].clone(), object.clone());
-    Json(document(&parts["id"], &object)).into_response()
+    (etag(object.1), Json(document(&parts["id"], &object))).into_response()
 }
 
 async fn delete(State(grid): State<FakeGrid>, Path(parts): Parts) -> Response {

@@ -112,7 +112,7 @@ fn repeats_a_call_until_the_grid_responds_and_counts_once() {
     // A write with a precondition may have been applied.
     setup.requests();
     setup.grid.lock().failures = vec![(503, down)];
-    let put = ["object", "put", "counter", "a", "-d", "{}", "--if-match", "3"];
+    let put = ["object", "put", "counter", "a", "-d", "{}", "--if-match", "e-3"];
     let stderr = setup.fails(4, &put);
     assert!(stderr.contains("hint: `oprc grid status counter`"), "{stderr}");
     assert_eq!(setup.requests().len(), 1);
@@ -155,8 +155,8 @@ fn errors_say_what_to_do() {
         (2, &["object", "put", "counter", "-d", "{}", "--if-match", "1"], "needs the id"),
         (
             3,
-            &["object", "put", "counter", "a", "-d", "{}", "--if-match", "9"],
-            "repeat with its version",
+            &["object", "put", "counter", "a", "-d", "{}", "--if-match", "e-9"],
+            "repeat with its ETag",
         ),
         (2, &["object", "get", "counter", "a", "--if-match", "1"], "unexpected argument"),
         (3, &["object", "list", "other"], "no deployment and no deployed class \"other\""),
@@ -179,14 +179,14 @@ fn reads_and_writes_objects() {
     let setup = Setup::new();
     assert_eq!(
         setup.ok(&["object", "get", "counter", "b"]),
-        "ID   VERSION   STATE\nb    2         {\"value\":2}\n"
+        "ID   ETAG   STATE\nb    e-2    {\"value\":2}\n"
     );
-    let expected = json!({"id": "b", "version": 2, "state": {"value": 2}});
+    let expected = json!({"id": "b", "version": 2, "state": {"value": 2}, "etag": "e-2"});
     assert_eq!(setup.json(&["object", "get", "counter", "b"]), expected);
     let resolved = setup.json(&["object", "get", "counter", "b", "--resolve", "owner"]);
     assert_eq!(resolved["resolved"]["owner"]["id"], "ann");
 
-    let put = ["object", "put", "counter", "b", "-d", r#"{"value": 5}"#, "--if-match", "2"];
+    let put = ["object", "put", "counter", "b", "-d", r#"{"value": 5}"#, "--if-match", "e-2"];
     assert_eq!(setup.json(&put)["version"], 3);
     let mut patch = setup.command(&["object", "patch", "counter", "b", "-o", "name"]);
     let mut patch = patch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -207,7 +207,7 @@ fn reads_and_writes_objects() {
             "GET /b",
             "GET /b",
             "GET /b?resolve=owner",
-            "PUT /b if-match=\"2\"",
+            "PUT /b if-match=\"e-2\"",
             "PATCH /b",
             "PUT /b if-none-match=*",
             "POST ",
@@ -240,7 +240,8 @@ fn change(kind: &str, id: &str, version: u64) -> String {
 fn watches_objects_until_interrupted() {
     let setup = Setup::new();
     let synced = "{\"type\":\"SYNCED\"}\n";
-    let first = [&change("CREATED", "a", 1), synced, &change("UPDATED", "a", 4)].concat();
+    let error = "{\"type\":\"ERROR\",\"reason\":\"UNAVAILABLE\",\"detail\":\"too slow\"}\n";
+    let first = [&change("CREATED", "a", 1), synced, &change("UPDATED", "a", 4), error].concat();
     // After an interruption the stream starts with all objects.
     let second = [&change("CREATED", "a", 5), synced, &change("DELETED", "a", 6)].concat();
     setup.grid.lock().watches = vec![first, second];

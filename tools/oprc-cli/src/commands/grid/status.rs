@@ -149,7 +149,7 @@ impl GridReport {
         }
         if !self.nodes.is_empty() {
             let Self { active_shards, total_shards, leader, .. } = self;
-            let _ = writeln!(
+            let _ = write!(
                 text,
                 "{active_shards} of {total_shards} shards active, leader {}\n\n{}",
                 sanitize(if leader.is_empty() { "unknown" } else { leader }),
@@ -157,6 +157,7 @@ impl GridReport {
             );
         }
         if !self.collections.is_empty() {
+            text.push('\n');
             text.push_str(&table(&self.collections, COLLECTION_COLUMNS, headers));
         }
         if self.parked_events > 0 {

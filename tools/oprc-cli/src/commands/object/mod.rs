@@ -4,10 +4,11 @@ mod input;
 mod watch;
 
 use anyhow::Result;
+use bytes::Bytes;
 use clap::{Args, Subcommand};
 use hyper::{
-    Method,
-    header::{HeaderValue, IF_MATCH, IF_NONE_MATCH},
+    Method, Response,
+    header::{ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,7 +19,7 @@ use crate::{
     connection::{ApiArgs, ConnectionArgs},
     error::CliError,
     grid::{Grid, GridArgs, GridRequest, IDEMPOTENCY_KEY, Retry, new_idempotency_key, parse_json},
-    output::{Column, OutputArgs, note},
+    output::{Column, Format, OutputArgs, note, table},
 };
 
 /// The data grid returns at most this many objects at once.
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     Get(Get),
     /// Create an object, or replace its state.
     #[command(
-        after_help = "Without an ID, a new object with a generated id is created.\n\nExamples:\n  oprc object put counter visits -d '{\"value\": 0}'\n  oprc object put counter visits -f state.json --if-match 7\n  echo '{\"value\": 0}' | oprc object put counter visits --create"
+        after_help = "Without an ID, a new object with a generated id is created.\n\nExamples:\n  oprc object put counter visits -d '{\"value\": 0}'\n  oprc object put counter visits -f state.json --if-match 5f3a01c2-7\n  echo '{\"value\": 0}' | oprc object put counter visits --create"
     )]
     Put(Put),
     /// Set some keys of an object; null removes a key.
@@ -78,8 +79,8 @@ struct CollectionArgs {
 
 #[derive(Clone, Debug, Args)]
 struct PreconditionArgs {
-    /// Fail unless the object has this version; * for any.
-    #[arg(long, value_name = "VERSION", value_parser = parse_version)]
+    /// Fail unless the object has this ETag, which `oprc object get` shows; * for any.
+    #[arg(long, value_name = "ETAG", value_parser = parse_etag)]
     if_match: Option<HeaderValue>,
 }
 
@@ -160,6 +161,9 @@ struct ObjectDocument {
     id: String,
     version: u64,
     state: Map<String, Value>,
+    /// Without quotes; empty in lists.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    etag: String,
     /// Objects that the state refers to, and whatever else is returned.
     #[serde(flatten)]
     other: Map<String, Value>,
@@ -178,13 +182,11 @@ struct ObjectPage {
     next: Option<String>,
 }
 
-const COLUMNS: &[Column<ObjectDocument>] =
-    &[("ID", |it| it.id.clone()), ("VERSION", |it| it.version.to_string()), ("STATE", short_state)];
-const WIDE_COLUMNS: &[Column<ObjectDocument>] = &[
-    ("ID", |it| it.id.clone()),
-    ("VERSION", |it| it.version.to_string()),
-    ("STATE", ObjectDocument::state),
-];
+const ID: Column<ObjectDocument> = ("ID", |it| it.id.clone());
+const VERSION: Column<ObjectDocument> = ("VERSION", |it| it.version.to_string());
+const ETAG_COLUMN: Column<ObjectDocument> = ("ETAG", |it| it.etag.clone());
+const SHORT_STATE: Column<ObjectDocument> = ("STATE", short_state);
+const STATE: Column<ObjectDocument> = ("STATE", ObjectDocument::state);
 
 fn short_state(object: &ObjectDocument) -> String {
     let state = object.state();
@@ -223,14 +225,13 @@ impl PreconditionArgs {
     }
 }
 
-/// The ETag of a version.
-fn parse_version(text: &str) -> Result<HeaderValue, String> {
-    let tag = match text.trim_matches('"') {
-        "*" => Some("*".to_owned()),
-        version => version.parse::<u64>().ok().map(|it| format!("\"{it}\"")),
-    };
-    let tag = tag.and_then(|it| HeaderValue::try_from(it).ok());
-    tag.ok_or_else(|| "must be a version such as 7, or *".to_owned())
+/// With or without quotes.
+fn parse_etag(text: &str) -> Result<HeaderValue, String> {
+    let tag = text.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(text);
+    let is_tag = !tag.is_empty() && tag.bytes().all(|it| it.is_ascii_graphic() && it != b'"');
+    let quoted = if tag == "*" { "*".to_owned() } else { format!("\"{tag}\"") };
+    let value = HeaderValue::try_from(quoted).ok().filter(|_| is_tag);
+    value.ok_or_else(|| "must be an ETag as `oprc object get` shows it, or *".to_owned())
 }
 
 async fn get(command: Get) -> Result<()> {
@@ -238,7 +239,8 @@ async fn get(command: Get) -> Result<()> {
     let grid = object.open(&api.connection).await?;
     let path = grid.object(grid.object_id(object.id.as_deref())?);
     let query = [("keys", keys.as_deref()), ("resolve", resolve.as_deref())];
-    show(&api.show, &grid.get(filtered(&path, &query)).await?)
+    let response = grid.send(&GridRequest::get(filtered(&path, &query))).await?;
+    show(&api.show, &response)
 }
 
 async fn put(command: Put) -> Result<()> {
@@ -286,13 +288,16 @@ async fn write(
 ) -> Result<()> {
     let request = request.body(serde_json::to_vec(document)?);
     let response = grid.send(&request).await?;
-    show(output, &parse_json(response.body())?)
+    show(output, &response)
 }
 
-fn show(output: &OutputArgs, object: &ObjectDocument) -> Result<()> {
-    output.one(object, &[&object.id], |wide| {
-        let columns = if wide { WIDE_COLUMNS } else { COLUMNS };
-        crate::output::table(std::slice::from_ref(object), columns, !output.no_headers)
+fn show(output: &OutputArgs, response: &Response<Bytes>) -> Result<()> {
+    let mut object: ObjectDocument = parse_json(response.body())?;
+    let etag = response.headers().get(ETAG).and_then(|it| it.to_str().ok());
+    etag.unwrap_or_default().trim_matches('"').clone_into(&mut object.etag);
+    output.one(&object, &[&object.id], |wide| {
+        let columns = [ID, ETAG_COLUMN, if wide { STATE } else { SHORT_STATE }];
+        table(std::slice::from_ref(&object), &columns, !output.no_headers)
     })
 }
 
@@ -314,9 +319,9 @@ async fn list(command: List) -> Result<()> {
             break;
         }
     }
-    let columns =
-        if api.show.output == crate::output::Format::Wide { WIDE_COLUMNS } else { COLUMNS };
-    api.show.list(&objects, |it| it.id.clone(), columns, &[])?;
+    let is_wide = api.show.output == Format::Wide;
+    let columns = [ID, VERSION, if is_wide { STATE } else { SHORT_STATE }];
+    api.show.list(&objects, |it| it.id.clone(), &columns, &[])?;
     if let Some(last) = after {
         note(&format!("more objects follow; continue with --after '{last}', or raise --limit"));
     }
@@ -341,12 +346,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_become_etags() {
-        assert_eq!(parse_version("7").unwrap(), "\"7\"");
-        assert_eq!(parse_version("\"7\"").unwrap(), "\"7\"");
-        assert_eq!(parse_version("*").unwrap(), "*");
-        for bad in ["", "seven", "-1", "7 8", "7\r\nx: y"] {
-            assert!(parse_version(bad).is_err(), "{bad:?}");
+    fn etags_are_quoted() {
+        assert_eq!(parse_etag("5f-7").unwrap(), "\"5f-7\"");
+        assert_eq!(parse_etag("\"5f-7\"").unwrap(), "\"5f-7\"");
+        assert_eq!(parse_etag("*").unwrap(), "*");
+        for bad in ["", "\"\"", "a\"b", "7 8", "7\r\nx: y", "é"] {
+            assert!(parse_etag(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use hyper::header::ACCEPT;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{CollectionArgs, ObjectDocument};
 use crate::{
     client::filtered,
     connection::ApiArgs,
-    error::is_unavailable,
+    error::{CliError, is_unavailable},
     grid::{Grid, GridArgs, GridRequest, Lines, NDJSON, parse_json},
     output::{Format, OutputArgs, Tone, duration, note, paint, sanitize},
 };
@@ -73,8 +73,8 @@ async fn follow(grid: &Grid, request: &GridRequest, show: &OutputArgs) -> Result
                     if !is_unavailable(&error) {
                         return Err(error);
                     }
+                    note(&format!("{error:#}"));
                 }
-                note("the stream was interrupted, reconnecting");
             }
             // Reconnects only after the first connection succeeded.
             Err(error) if opened && is_unavailable(&error) => {}
@@ -94,7 +94,11 @@ async fn print_changes(
         if text.is_empty() {
             continue;
         }
-        for change in objects.apply(parse_json(&text)?) {
+        let change: ObjectChange = parse_json(&text)?;
+        if change.kind == ChangeType::Error {
+            bail!(CliError::Unavailable(change.detail));
+        }
+        for change in objects.apply(change) {
             show.print_item(&change, || line(&change))?;
         }
     }
@@ -109,6 +113,8 @@ enum ChangeType {
     Deleted,
     /// All objects that were there at the start have been sent.
     Synced,
+    /// The last line of a stream that breaks off.
+    Error,
     /// Of a later version of the data grid.
     #[serde(other)]
     Unknown,
@@ -120,6 +126,15 @@ struct ObjectChange {
     kind: ChangeType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     object: Option<ObjectDocument>,
+    /// Why the stream breaks off.
+    #[serde(default, skip_serializing)]
+    detail: String,
+}
+
+impl ObjectChange {
+    fn new(kind: ChangeType, object: Option<ObjectDocument>) -> Self {
+        Self { kind, object, detail: String::new() }
+    }
 }
 
 /// A reopened stream starts with all objects again: only what has changed meanwhile is passed on.
@@ -138,14 +153,14 @@ impl WatchedObjects {
     }
 
     fn apply(&mut self, change: ObjectChange) -> Vec<ObjectChange> {
-        let ObjectChange { kind, object } = change;
+        let ObjectChange { kind, object, .. } = change;
         match (kind, object) {
             (ChangeType::Synced, _) => self.finish(),
-            (ChangeType::Unknown, _) | (_, None) => Vec::new(),
+            (ChangeType::Error | ChangeType::Unknown, _) | (_, None) => Vec::new(),
             (ChangeType::Deleted, Some(object)) => {
                 self.versions.remove(&object.id);
                 self.seen(&object.id);
-                vec![ObjectChange { kind, object: Some(object) }]
+                vec![ObjectChange::new(kind, Some(object))]
             }
             (ChangeType::Created | ChangeType::Updated, Some(object)) => {
                 self.seen(&object.id);
@@ -155,7 +170,7 @@ impl WatchedObjects {
                     Some(_) => ChangeType::Updated,
                     None => kind,
                 };
-                vec![ObjectChange { kind, object: Some(object) }]
+                vec![ObjectChange::new(kind, Some(object))]
             }
         }
     }
@@ -171,11 +186,11 @@ impl WatchedObjects {
         let gone = self.unseen.take().unwrap_or_default().into_iter().map(|id| {
             let version = self.versions.remove(&id).unwrap_or_default();
             let object = ObjectDocument { id, version, ..ObjectDocument::default() };
-            ObjectChange { kind: ChangeType::Deleted, object: Some(object) }
+            ObjectChange::new(ChangeType::Deleted, Some(object))
         });
         let mut changes: Vec<_> = gone.collect();
         if !std::mem::replace(&mut self.synced, true) {
-            changes.push(ObjectChange { kind: ChangeType::Synced, object: None });
+            changes.push(ObjectChange::new(ChangeType::Synced, None));
         }
         changes
     }

@@ -24,7 +24,7 @@ use oprc_tests::{
         AVAILABLE_TIMEOUT, calls_once, classes, deploy, hello, list, objects, spec_of, url,
         wait_available, wait_for_all, with_odgm,
     },
-    crm::{Crm, CrmProcess, Options},
+    crm::{Crm, CrmProcess, ODGM_STAND_IN, Options},
     exclusivity::exclusively,
     fixture::{follow, with_crm},
     in_namespace,
@@ -77,8 +77,8 @@ async fn deploy_all_kinds(ns: &TestNamespace, crm: &Crm) {
     scaled["provision"]["min_scale"] = json!(2);
     scaled["provision"]["max_scale"] = json!(3);
     let mut stored = with_odgm(&[hello("greet")]);
-    stored["odgm_config"]["replicas"] = json!(2);
-    stored["odgm_config"]["shard_type"] = json!("mst");
+    stored["odgm_config"]["replicas"] = json!(3);
+    stored["odgm_config"]["image"] = json!(ODGM_STAND_IN);
     stored["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
     let mut lazy = spec_of(&[hello("greet")]);
     lazy["selected_template"] = json!("knative");
@@ -176,7 +176,7 @@ async fn requests_of(
     wait_available(ns, name).await;
     // The last Event follows the status, and excess requests follow that.
     wait_for_events(proxy, 3).await;
-    let more = proxy.wait_for(|counts| request_count(counts) > 2 * n + 5 + 3);
+    let more = proxy.wait_for(|counts| request_count(counts) > 2 * n + 6 + 1 + 3);
     let _ = tokio::time::timeout(EXCESS_TIMEOUT, more).await;
     requests(proxy)
 }
@@ -191,7 +191,8 @@ fn is_minimal(seen: &Requests, n: u64) -> bool {
     let writes = count(&|verb, resource| is_write(verb) && !is_event(resource));
     let events = count(&|verb, resource| is_write(verb) && is_event(resource));
     let reads = count(&|verb, _| matches!(verb, "get" | "list"));
-    (writes, reads) == (2 * n + 5, 0) && events <= 3
+    // The read finds out whether the name of the ConfigMap is free.
+    (writes, reads) == (2 * n + 6, 1) && events <= 3
 }
 
 #[tokio::test]

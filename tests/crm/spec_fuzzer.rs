@@ -109,7 +109,7 @@ fn valid() -> [Value; 4] {
         "odgm_config": {
             "collections": [
                 {"name": "users"},
-                {"name": "orders", "partition_count": 2, "replica_count": 1, "shard_type": "mst",
+                {"name": "orders", "partition_count": 2, "replica_count": 1, "shard_type": "basic",
                  "shard_assignments": [{"primary": 0, "owners": [0], "shard_ids": [0, 1]}]},
             ],
             "replicas": 1, "partition_count": 3, "cluster_id": "c", "node_id_prefix": "n-",

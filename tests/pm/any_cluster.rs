@@ -20,7 +20,7 @@ use oprc_tests::{archive, program, with_cluster};
 async fn up_installs_into_an_existing_cluster_and_down_uninstalls() {
     let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
     with_cluster("test-any", &options, async |cluster| {
-        for image in ["oprc-crm", "oprc-pm", "hello-fn", "odgm-stand-in", "oprc-proxy"] {
+        for image in ["oprc-crm", "oprc-pm", "hello-fn", "oprc-odgm", "oprc-proxy"] {
             cluster.load_image(&archive(image)).await.unwrap();
         }
         let folder = tempfile::tempdir().unwrap();

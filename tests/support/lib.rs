@@ -74,6 +74,7 @@ pub async fn second() -> Cluster {
 async fn prepare(name: &str, options: Options) -> Cluster {
     let cluster = Cluster::up(name, &options).await.expect("a shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
+    cluster.load_image(&archive("oprc-odgm")).await.expect("loading the data grid");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
     cluster.load_image(&archive("oprc-proxy")).await.expect("loading the proxy");
     cluster

@@ -168,6 +168,24 @@ mod tests {
     }
 
     #[test]
+    fn what_the_data_grid_knows_survives_the_wire() {
+        let spec: UnitSpec = serde_json::from_value(json!({
+            "functions": [
+                {"key": "m", "type": "MACRO", "macro": {"output": "a", "steps": [
+                    {"method": "f", "target": "$", "as": "a", "args": {"b": "c"}, "arg_refs": {"d": "$.e"}, "inputs": ["$"]},
+                ]}},
+                {"key": "f", "image": "i", "config": {"retries": 1}, "bindings": [{"name": "f", "condition": "true"}]},
+            ],
+            "state": {"key_specs": [{"name": "n", "type": "DOUBLE", "optional": true, "immutable": true}]},
+            "references": [{"name": "r", "class": "p.C", "access": "PUBLIC", "unit": "u", "url": "http://g"}],
+            "nfr_requirements": {"availability": 0.5},
+        }))
+        .unwrap();
+        let message = to_wire(&spec);
+        assert_eq!(from_wire(&message.unwrap()).unwrap(), spec);
+    }
+
+    #[test]
     fn a_number_that_is_not_finite_is_rejected() {
         let of_class = |number| {
             let requirements = Requirements { availability: Some(number), ..Default::default() };

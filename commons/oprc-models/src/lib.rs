@@ -25,6 +25,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, Path as FieldPath, SourceLocation
 pub use document::{Body, Document, parse, to_yaml};
 pub use label_selector::{LabelRequirement, parse_label_selector};
 pub use model::*;
+pub use names::split_reference;
 pub use quantity::{
     exceeds, is_quantity, is_volume_size, parse_quantity, parse_volume_size, same_quantity,
 };

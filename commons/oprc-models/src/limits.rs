@@ -24,6 +24,8 @@ pub const THROUGHPUT: Bounds = bounds(0, 1_000_000_000);
 pub const CONCURRENCY: Bounds = bounds(1, 1000);
 /// Latencies and timeouts of calls, up to one day.
 pub const CALL_MS: Bounds = bounds(1, 86_400_000);
+/// Repetitions of a failed call.
+pub const RETRIES: Bounds = bounds(0, 10);
 pub const PROGRESS_DEADLINE_SECONDS: Bounds = bounds(1, 86_400);
 pub const DRAIN_SECONDS: Bounds = bounds(0, 3600);
 pub const PROBE_SECONDS: Bounds = bounds(1, 3600);
@@ -50,6 +52,10 @@ pub const NODE_ID_PREFIX: usize = 200;
 pub const ENV_PREFIX: usize = 63;
 pub const ENV_VALUE: usize = 32_768;
 pub const ARGUMENT: usize = 4096;
+/// The condition of a binding.
+pub const CONDITION: usize = 1024;
+/// References and names in the steps of macros, and the names of references and state keys.
+pub const STEP_REFERENCE: usize = 512;
 
 // Numbers of entries.
 
@@ -57,6 +63,12 @@ pub const ARGUMENT: usize = 4096;
 pub const FUNCTIONS: usize = 64;
 /// Bindings of a function.
 pub const BINDINGS: usize = 64;
+/// Bindings of a class, its state keys and its references, each including inherited ones.
+pub const MEMBERS: usize = 512;
+/// Steps of a macro, and additional inputs of a step.
+pub const STEPS: usize = 64;
+/// Arguments of a step.
+pub const STEP_ARGS: usize = 64;
 pub const ENV: usize = 256;
 /// Environment variables of a node of the data grid.
 pub const GRID_ENV: usize = 64;

@@ -127,7 +127,7 @@ impl NameKind {
 }
 
 /// Splits `package.key` at its last dot; a bare key has no package.
-pub(crate) fn split_reference(reference: &str) -> (Option<&str>, &str) {
+pub fn split_reference(reference: &str) -> (Option<&str>, &str) {
     match reference.rsplit_once('.') {
         Some((package, key)) => (Some(package), key),
         None => (None, reference),

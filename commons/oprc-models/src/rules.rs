@@ -29,7 +29,7 @@ pub fn is_reserved_env(name: &str) -> bool {
 
 /// Whether the platform sets a variable in the nodes of a data grid.
 pub fn is_reserved_grid_env(name: &str) -> bool {
-    is_reserved_env(name) || name.starts_with("ODGM_") || name == "OPRC_ZENOH_PORT"
+    is_reserved_env(name) || name.starts_with("ODGM_")
 }
 
 /// Whether a name of an environment variable has only letters, digits, `_`, `.` and `-`, and starts

@@ -22,10 +22,10 @@ pub use oprc_models::{exceeds, is_quantity, is_volume_size, same_quantity};
 pub use self::{
     admission::{Admitted, admit, readmit},
     class::{
-        ADDONS, Addon, CollectionPlan, FunctionRequirements, Identity, MAX_MESSAGE, OdgmPlan,
-        PROXY_ADMIN_PORT, PROXY_PORT, Passive, PassiveReason, Rejection, RejectionReason,
-        ValidClass, ValidFunction, Violation, function_requirements, persistence, shard_type,
-        truncate_message, validate,
+        ADDONS, Addon, CollectionPlan, FunctionRequirements, Identity, MAX_MESSAGE, MacroPlan,
+        MethodPlan, OdgmPlan, PROXY_ADMIN_PORT, PROXY_PORT, Passive, PassiveReason, Rejection,
+        RejectionReason, TriggerPlan, ValidClass, ValidFunction, Violation, function_requirements,
+        persistence, shard_type, truncate_message, validate,
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     phase::Phase,

@@ -1,11 +1,8 @@
 //! Partitions, copies and consistency of the state of a class.
 
 use crate::{
-    availability::{Needs, floor},
-    spec::{
-        Collection, CollectionSpec, Consistency, OdgmConfig, Requirements, ShardType, StateType,
-        UnitSpec,
-    },
+    availability::{MAX_COPIES, Needs, floor},
+    spec::{Collection, CollectionSpec, Requirements, ShardType, StateType, UnitSpec},
 };
 
 /// The addon that gives a class a data grid.
@@ -52,68 +49,53 @@ fn first_max<'a, T: PartialOrd>(all: impl Iterator<Item = (T, &'a str)>) -> Opti
 }
 
 /// Number of copies for the required availability, if no plan sets it.
-pub(crate) fn default_copies(spec: &UnitSpec) -> i32 {
+fn default_copies(spec: &UnitSpec) -> i32 {
     required_availability(spec).map_or(1, |(target, _)| floor(target))
 }
 
-/// Raises two copies under consensus to three: two are less available than one, because a majority
-/// needs both.
-pub fn raft_copies(copies: i32) -> i32 {
-    if copies == 2 { 3 } else { copies }
+/// The number of copies that a unit asks for: of its nodes, of its plan, or of a collection.
+pub(crate) fn requested_copies(spec: &UnitSpec) -> i32 {
+    let config = spec.odgm_config.as_ref();
+    let planned = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+    let collections = config.into_iter().flat_map(|it| &it.collections);
+    collections
+        .filter_map(Collection::replica_count)
+        .chain(config.and_then(|it| it.replicas))
+        .chain(config.and_then(|it| it.replica_count))
+        .chain([planned.unwrap_or_else(|| default_copies(spec))])
+        .max()
+        .unwrap_or(1)
+        .clamp(1, MAX_COPIES)
 }
 
-/// Whether collections without a shard type use consensus, and why.
-pub fn consensus(spec: &UnitSpec) -> (bool, &'static str) {
-    let state = spec.state.as_ref().and_then(|state| state.consistency);
-    let required = |consistency: Consistency| {
-        requirements(spec).any(|(_, it)| it.consistency == Some(consistency)).then_some(consistency)
-    };
-    let consistency =
-        state.or_else(|| required(Consistency::Strong)).or_else(|| required(Consistency::Eventual));
-    match consistency {
-        Some(Consistency::Strong) => (true, "strong consistency needs a majority of the copies"),
-        Some(Consistency::Eventual) => (false, "eventual consistency needs any one of the copies"),
-        None if required_latency(spec).is_some_and(|latency| latency < 50) => (
-            false,
-            "a latency below 50 ms rules out consensus, so any one of the copies is sufficient",
-        ),
-        None => (true, "copies agree by consensus, which needs a majority"),
+/// The number of nodes that hold some copies under consensus: odd, because an even number tolerates
+/// no more failures than one less, and at least three, because two are less available than one.
+pub fn raft_nodes(copies: i32) -> i32 {
+    (copies | 1).max(3)
+}
+
+/// The engine that stores all collections of a class: several copies need consensus, which `raft`
+/// also asks for with one. `basic` keeps one copy.
+pub fn engine(copies: i32, shard_type: Option<ShardType>) -> (ShardType, i32) {
+    match shard_type {
+        Some(ShardType::Basic | ShardType::Mst) => (ShardType::Basic, 1),
+        None if copies <= 1 => (ShardType::Basic, 1),
+        None | Some(ShardType::Raft) => (ShardType::Raft, raft_nodes(copies)),
     }
 }
 
-/// Which copies must be up for the state to be usable, and why. The most demanding collection
-/// decides.
+/// The shard type that a unit sets, for the grid or for any of its collections.
+pub fn requested_shard_type(spec: &UnitSpec) -> Option<ShardType> {
+    let config = spec.odgm_config.as_ref()?;
+    config.collections.iter().find_map(Collection::shard_type).or(config.shard_type)
+}
+
+/// Which copies must be up for the state to be usable, and why.
 pub fn copies_needed(spec: &UnitSpec) -> (Needs, &'static str) {
-    if !has_grid(spec) {
-        return (Needs::Any, "the class has no state, so any one instance is sufficient");
-    }
-    let config = spec.odgm_config.clone().unwrap_or_default();
-    let types = shard_types(&config);
-    if types.contains(&Some(ShardType::Raft)) {
-        (Needs::Quorum, "shard type raft needs a majority of the copies")
-    } else if types.contains(&None) {
-        let (consensus, why) = consensus(spec);
-        (if consensus { Needs::Quorum } else { Needs::Any }, why)
+    if has_grid(spec) {
+        (Needs::Quorum, "copies agree by consensus, which needs a majority")
     } else {
-        (Needs::Any, "without consensus any one of the copies is sufficient")
-    }
-}
-
-/// Whether a collection with several copies uses consensus.
-pub fn is_raft(spec: &UnitSpec, collection: &Collection) -> bool {
-    let default = spec.odgm_config.as_ref().and_then(|config| config.shard_type);
-    match collection.shard_type().or(default) {
-        Some(shard_type) => shard_type == ShardType::Raft,
-        None => consensus(spec).0,
-    }
-}
-
-/// The shard type of each collection, where one is set.
-fn shard_types(config: &OdgmConfig) -> Vec<Option<ShardType>> {
-    if config.collections.is_empty() {
-        vec![config.shard_type]
-    } else {
-        config.collections.iter().map(|it| it.shard_type().or(config.shard_type)).collect()
+        (Needs::Any, "the class has no state, so any one instance is sufficient")
     }
 }
 
@@ -160,8 +142,28 @@ pub fn collection_names(spec: &UnitSpec, class: &str) -> Vec<String> {
         .flat_map(|config| &config.collections)
         .map(|collection| collection.name().to_owned())
         .collect();
-    match &spec.state {
-        Some(state) if named.is_empty() => vec![default_collection(class, state.state_type).name],
-        _ => named,
+    if named.is_empty() {
+        let state = spec.state.as_ref().map(|it| it.state_type).unwrap_or_default();
+        return vec![default_collection(class, state).name];
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn several_copies_get_an_odd_number_of_nodes(copies in 1..=MAX_COPIES) {
+            let (engine_type, nodes) = engine(copies, None);
+            prop_assert!(nodes >= copies && nodes <= MAX_COPIES);
+            prop_assert_eq!(engine_type == ShardType::Raft, copies > 1);
+            prop_assert!(nodes % 2 == 1 && nodes <= copies.max(2) + 1);
+            prop_assert_eq!(engine(copies, Some(ShardType::Raft)).1, nodes.max(3));
+            prop_assert_eq!(engine(copies, Some(ShardType::Basic)), (ShardType::Basic, 1));
+        }
     }
 }

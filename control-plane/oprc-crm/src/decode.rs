@@ -173,7 +173,7 @@ mod tests {
 
     fn collection(name: &str) -> Value {
         json!({
-            "name": name, "partition_count": 4, "replica_count": 1, "shard_type": "mst",
+            "name": name, "partition_count": 4, "replica_count": 1, "shard_type": "basic",
             "persistence_mode": "persistent",
         })
     }

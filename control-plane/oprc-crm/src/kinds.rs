@@ -18,6 +18,11 @@ impl Kind {
         Self { group, version, kind, plural }
     }
 
+    /// Whether CRM watches only objects with its label: others may be large, secret or many.
+    pub fn is_watched_by_label(&self) -> bool {
+        [CLAIM, CONFIG_MAP].contains(self)
+    }
+
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -46,6 +51,7 @@ impl fmt::Display for Kind {
 pub const DEPLOYMENT: Kind = Kind::new(["apps", "v1", "Deployment", "deployments"]);
 pub const STATEFUL_SET: Kind = Kind::new(["apps", "v1", "StatefulSet", "statefulsets"]);
 pub const SERVICE: Kind = Kind::new(["", "v1", "Service", "services"]);
+pub const CONFIG_MAP: Kind = Kind::new(["", "v1", "ConfigMap", "configmaps"]);
 pub const AUTOSCALER: Kind =
     Kind::new(["autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"]);
 pub const DISRUPTION_BUDGET: Kind =
@@ -63,5 +69,5 @@ pub const POD_MONITOR: Kind =
 pub const CLAIM: Kind = Kind::new(["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"]);
 
 /// Kinds that every cluster serves.
-pub const BUILT_IN: [Kind; 6] =
-    [DEPLOYMENT, STATEFUL_SET, SERVICE, AUTOSCALER, DISRUPTION_BUDGET, JOB];
+pub const BUILT_IN: [Kind; 7] =
+    [DEPLOYMENT, STATEFUL_SET, SERVICE, CONFIG_MAP, AUTOSCALER, DISRUPTION_BUDGET, JOB];

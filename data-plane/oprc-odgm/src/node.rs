@@ -100,9 +100,11 @@ pub fn host(is_contained: bool) -> IpAddr {
 
 async fn set_serving(health: &HealthReporter, serving: bool) {
     let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in ["", "odgm"] {
+    for service in ["", "odgm", "ready"] {
         health.set_service_status(service, status).await;
     }
+    // The process works until it ends; a node that isn't ready must not be restarted.
+    health.set_service_status("live", ServingStatus::Serving).await;
 }
 
 /// Methods and triggers change without a restart, the collections don't.

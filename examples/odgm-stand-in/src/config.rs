@@ -1,18 +1,12 @@
 //! Environment variables of the data grid. They are validated more strictly than by the real grid, to
 //! detect errors of the control plane.
 
-use std::{
-    collections::BTreeMap,
-    num::{NonZeroU16, NonZeroU64},
-    path::PathBuf,
-    str::FromStr,
-    time::Duration,
-};
+use std::{collections::BTreeMap, num::NonZeroU16, path::PathBuf, str::FromStr, time::Duration};
 
 use axum::http::uri::Authority;
 use serde::de::DeserializeOwned;
 
-use crate::collection::{Collection, EventTrigger};
+use crate::collection::Collection;
 
 /// Environment variables by name.
 pub(crate) type Variables = BTreeMap<String, String>;
@@ -21,63 +15,42 @@ pub(crate) type Variables = BTreeMap<String, String>;
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) http_port: u16,
-    pub(crate) zenoh_port: u16,
     pub(crate) node_id: String,
     pub(crate) cluster_id: String,
-    pub(crate) members: Vec<Member>,
+    /// The address of this node.
+    pub(crate) address: String,
     pub(crate) collections: Vec<Collection>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) unready_until: Option<PathBuf>,
     pub(crate) exit_after: Option<Duration>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Member {
-    pub(crate) host: String,
-    pub(crate) address: String,
-}
-
 const PORT: &str = "a port";
-const COUNT: &str = "a number of at least 1";
-const FLAG: &str = "true or false";
 const TEXT: &str = "a non-empty text";
 
 impl Config {
     /// Parses and validates all variables; the error is one line that names the variable.
     pub(crate) fn read(variables: &Variables) -> Result<Self, String> {
         let port = |name| required(variables, name, PORT, parse::<NonZeroU16>).map(NonZeroU16::get);
-        let flag = |name| required(variables, name, FLAG, parse::<bool>);
         let text = |name| required(variables, name, TEXT, non_empty);
 
         let http_port = port("ODGM_HTTP_PORT")?;
         let own = format!("http://HOST:{http_port}, the port of ODGM_HTTP_PORT");
-        required(variables, "ODGM_NODE_ADDR", &own, |address| {
-            let (_, port) = host_and_port(address.strip_prefix("http://")?)?;
-            (port == http_port).then_some(())
+        let address = required(variables, "ODGM_NODE_ADDR", &own, |address| {
+            let port = port_of(address.strip_prefix("http://")?)?;
+            (port == http_port).then(|| address.to_owned())
         })?;
-        let members = "HOST:PORT or http://HOST:PORT, separated by commas";
-        let members = required(variables, "ODGM_MEMBERS", members, read_members)?;
-        let collections = read_collections(variables, members.len())?;
-        for name in ["ODGM_MAX_TRIGGER_DEPTH", "ODGM_TRIGGER_TIMEOUT_MS", "ODGM_MAX_SESSIONS"] {
-            required(variables, name, COUNT, parse::<NonZeroU64>)?;
-        }
-        for name in ["ODGM_BATCH_SIZE", "ODGM_BATCH_TIMEOUT_MS"] {
-            optional(variables, name, COUNT, parse::<NonZeroU64>)?;
-        }
-        if flag("ODGM_EVENTS_ENABLED")? || variables.contains_key("ODGM_EVENT_TRIGGERS") {
-            json::<EventTrigger>(variables, "ODGM_EVENT_TRIGGERS")?;
-        }
-        flag("ODGM_REFLECTION_ENABLED")?;
+        let collections = read_collections(variables)?;
+        text("ODGM_CLASS_FILE")?;
         text("ODGM_LOG")?;
         let path =
             |name| optional(variables, name, "a path", |path| non_empty(path).map(Into::into));
         let exit_after = optional(variables, "STAND_IN_EXIT_AFTER_MS", "a number", parse::<u64>)?;
         Ok(Self {
             http_port,
-            zenoh_port: port("OPRC_ZENOH_PORT")?,
             node_id: text("ODGM_NODE_ID")?,
             cluster_id: text("ODGM_CLUSTER_ID")?,
-            members,
+            address,
             collections,
             data_dir: path("ODGM_DATA_DIR")?,
             unready_until: path("STAND_IN_UNREADY_UNTIL")?,
@@ -121,21 +94,12 @@ fn non_empty(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
-fn host_and_port(text: &str) -> Option<(String, u16)> {
+fn port_of(text: &str) -> Option<u16> {
     let authority: Authority = text.parse().ok()?;
-    let port = authority.port_u16().filter(|port| *port > 0)?;
-    (!authority.host().is_empty()).then(|| (authority.host().to_owned(), port))
+    authority.port_u16().filter(|port| *port > 0 && !authority.host().is_empty())
 }
 
-fn read_members(text: &str) -> Option<Vec<Member>> {
-    let member = |address: &str| {
-        let (host, _) = host_and_port(address.strip_prefix("http://").unwrap_or(address))?;
-        Some(Member { host, address: address.to_owned() })
-    };
-    text.split(',').map(member).collect()
-}
-
-fn read_collections(variables: &Variables, members: usize) -> Result<Vec<Collection>, String> {
+fn read_collections(variables: &Variables) -> Result<Vec<Collection>, String> {
     let names = required(variables, "ODGM_COLLECTIONS", "names, separated by commas", |text| {
         let names = text.split(',').filter(|_| !text.is_empty());
         names.map(non_empty).collect::<Option<Vec<_>>>()
@@ -144,15 +108,6 @@ fn read_collections(variables: &Variables, members: usize) -> Result<Vec<Collect
     if !collections.iter().map(|collection| &collection.name).eq(&names) {
         return Err(format!(
             "ODGM_COLLECTION has other names than ODGM_COLLECTIONS; expected: {names:?}"
-        ));
-    }
-    for Collection { name, replica_count, .. } in &collections {
-        if usize::try_from(replica_count.get()).is_ok_and(|count| count <= members) {
-            continue;
-        }
-        return Err(format!(
-            "ODGM_COLLECTION: {name:?} has replica_count {replica_count}; \
-            expected: at most {members}, the number of ODGM_MEMBERS"
         ));
     }
     Ok(collections)

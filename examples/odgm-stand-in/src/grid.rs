@@ -19,21 +19,21 @@ impl DataService for Grid {
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
         // Without fractions of a second.
         let now = format!("{:.0}", Timestamp::now());
-        let nodes = self.0.members.iter().map(|member| Node {
-            node_id: member.host.clone(),
-            address: member.address.clone(),
+        let node = Node {
+            node_id: self.0.node_id.clone(),
+            address: self.0.address.clone(),
             status: "active".to_owned(),
-            last_heartbeat: now.clone(),
-        });
+            last_heartbeat: now,
+        };
         let partitions = self.0.collections.iter().map(|one| one.partition_count.get());
         let shards = partitions.fold(0, u32::saturating_add);
         Ok(Response::new(GetClusterInfoResponse {
             cluster_id: self.0.cluster_id.clone(),
-            nodes: nodes.collect(),
+            leader_node: node.node_id.clone(),
+            nodes: vec![node],
             total_shards: shards,
             active_shards: shards,
             balance_score: 1.0,
-            leader_node: self.0.members.first().map(|one| one.host.clone()).unwrap_or_default(),
             current_term: 1,
             committed_index: 0,
         }))

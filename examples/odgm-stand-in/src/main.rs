@@ -1,5 +1,5 @@
 //! Stand-in for the data grid. It stores no data: it validates the variables that the control plane
-//! sets, opens the ports of the grid and serves its health and status APIs.
+//! sets, opens the port of the grid and serves its health and status APIs.
 //!
 //! It exits with status 2 and names the variable if one is missing or invalid; `config.rs` lists them.
 //! In addition to those of the grid there are
@@ -75,14 +75,14 @@ async fn main() -> ExitCode {
 async fn serve(config: Config) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let (reporter, health) = health_reporter();
-    let Config { http_port, zenoh_port, unready_until, exit_after, .. } = config.clone();
-    set_serving(&reporter, unready_until.is_none()).await;
+    let Config { http_port, unready_until, exit_after, .. } = config.clone();
+    reporter.set_service_status("live", ServingStatus::Serving).await;
+    set_ready(&reporter, unready_until.is_none()).await;
     let routes = routes(Routes::new(health), config);
-    let zenoh = listen("OPRC_ZENOH_PORT", zenoh_port).await?;
     let http = listen("ODGM_HTTP_PORT", http_port).await?;
 
     // Tests wait for this line; a closed stdout is not an error.
-    let _ = writeln!(io::stdout(), "listening on ports {http_port} and {zenoh_port}");
+    let _ = writeln!(io::stdout(), "listening on port {http_port}");
     let draining = Arc::new(Notify::new());
     let drained = Arc::clone(&draining);
     let until_terminated = async move {
@@ -90,7 +90,7 @@ async fn serve(config: Config) -> Result<(), String> {
             _ = terminate.recv() => (),
             _ = serve_once_ready(&reporter, unready_until) => (),
         }
-        set_serving(&reporter, false).await;
+        set_ready(&reporter, false).await;
         draining.notify_one();
     };
     let serving = axum::serve(http, routes).with_graceful_shutdown(until_terminated);
@@ -101,7 +101,6 @@ async fn serve(config: Config) -> Result<(), String> {
         () = sleep(exit_after.unwrap_or_default()), if exit_after.is_some() => {
             Err("exiting because of STAND_IN_EXIT_AFTER_MS".to_owned())
         }
-        never = close_connections(&zenoh) => match never {},
     }
 }
 
@@ -122,9 +121,9 @@ async fn listen(variable: &str, port: u16) -> Result<TcpListener, String> {
     listener.map_err(|error| format!("{variable}={port}: cannot listen: {error}"))
 }
 
-async fn set_serving(reporter: &HealthReporter, serving: bool) {
+async fn set_ready(reporter: &HealthReporter, serving: bool) {
     let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in ["", "odgm"] {
+    for service in ["", "odgm", "ready"] {
         reporter.set_service_status(service, status).await;
     }
 }
@@ -135,17 +134,7 @@ async fn serve_once_ready(reporter: &HealthReporter, file: Option<PathBuf>) -> I
         while !tokio::fs::try_exists(&file).await.unwrap_or(false) {
             sleep(POLL_INTERVAL).await;
         }
-        set_serving(reporter, true).await;
+        set_ready(reporter, true).await;
     }
     pending().await
-}
-
-/// Accepts connections and closes them, so that the port is open.
-async fn close_connections(listener: &TcpListener) -> Infallible {
-    loop {
-        if listener.accept().await.is_err() {
-            // For example too many open files: avoids a busy loop.
-            sleep(POLL_INTERVAL).await;
-        }
-    }
 }

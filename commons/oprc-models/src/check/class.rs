@@ -1,5 +1,7 @@
 //! Classes, without what they inherit.
 
+use oprc_condition::check_condition;
+
 use super::{Declarations, requirements};
 use crate::{
     diagnostics::FieldCursor,
@@ -53,6 +55,12 @@ fn check_bindings(at: &FieldCursor<'_>, class: &OClass, known: &Declarations<'_>
     for (at, binding) in at.unique(256, &class.functions, "name", |it| &it.name) {
         at.field("name").name(NameKind::Identifier, &binding.name);
         known.check_function(&at.field("function"), &binding.function);
+        if let Some(condition) = &binding.condition {
+            let at = at.field("condition");
+            if let Err(error) = check_condition(condition) {
+                at.add(error.to_string());
+            }
+        }
         if binding.default_route && binding.access == Some(Access::Private) {
             at.field("defaultRoute")
                 .add("a PRIVATE binding cannot be the default route: no client could call it");

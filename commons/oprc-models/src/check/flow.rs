@@ -63,7 +63,7 @@ pub(super) fn check(
         all: flow.steps.iter().filter_map(|step| step.name.as_deref()).collect(),
         earlier: BTreeMap::new(),
     };
-    for (at, step) in steps.limited(64, &flow.steps) {
+    for (at, step) in steps.limited(limits::STEPS, &flow.steps) {
         known.check_function(&at.field("function"), &step.function);
         check_arguments(&at, step, &named);
         check_target(&at.field("target"), step, &named, functions);
@@ -85,8 +85,12 @@ fn check_arguments(at: &FieldCursor<'_>, step: &Step, named: &NamedSteps<'_>) {
     for (key, text) in &step.arg_refs {
         check_step_ref(&arg_refs.key(key), text, named);
     }
-    for (at, text) in at.field("inputs").limited(64, &step.inputs) {
+    for (at, text) in at.field("inputs").limited(limits::STEPS, &step.inputs) {
         check_step_ref(&at, text, named);
+    }
+    at.field("args").count(step.args.len() + step.arg_refs.len(), limits::STEP_ARGS);
+    for (key, text) in &step.args {
+        args.key(key).max_length(text, limits::ARGUMENT);
     }
     for key in step.args.keys().chain(step.arg_refs.keys()) {
         args.key(key).length(key, limits::NAME);

@@ -25,6 +25,7 @@ pub(super) fn check(
     if let Some(config) = &function.config {
         let at = at.field("config");
         at.field("timeout").range(config.timeout, limits::CALL_MS);
+        at.field("retries").range(config.retries, limits::RETRIES);
         let env = at.field("env");
         env.count(config.env.len(), limits::ENV);
         for (name, value) in &config.env {

@@ -22,8 +22,9 @@ models! {
         /// Functions of the class and the names they are called by. Sent to CRM as
         /// `functions[].bindings`.
         functions | "bindings": Vec<FunctionBinding>,
-        /// Classes that objects of this class refer to. PM checks that they exist, macros may call
-        /// their functions, and the catalogue shows them.
+        /// Classes that objects of this class refer to. An object has the id of the other object, or
+        /// a list of ids, below the name of the reference. Macros may call functions of those
+        /// classes. Sent to CRM as `references`.
         ref_spec | "references": Vec<Reference>,
         /// Classes that this class inherits from: `class`, or `package.class` for a dependency. Where
         /// several define the same name, the first wins. PM resolves inheritance before deployment.
@@ -76,7 +77,8 @@ string_enums! {
 models! {
     /// State of the objects of a class.
     StateSpec {
-        /// Keys of the state. Macros can use only keys listed here; the catalogue shows them.
+        /// Keys of the state. If there are any, objects have no others, and macros can use only these.
+        /// Sent to CRM as `state.key_specs`.
         key_specs: Vec<KeySpec>,
         /// Storage of the state; the default is ODGM, which adds the addon `odgm`.
         default_provider: Option<Provider>,
@@ -96,6 +98,8 @@ models! {
         kind = "type": KeyType,
         /// Whether objects may lack the key.
         optional: bool,
+        /// Whether the value can't be changed once it is set.
+        immutable: bool,
     }
 }
 
@@ -150,6 +154,9 @@ models! {
         default_route: bool,
         /// Prevents changes by inheriting classes and by later versions.
         immutable: bool,
+        /// CEL expression that must be true for a call; it reads `object` (`id`, `version`, `state`),
+        /// `args` and `method`. Sent to CRM as `bindings[].condition`.
+        condition: Option<String>,
         /// Whether a state change of an object calls the function. Sent to CRM as
         /// `bindings[].trigger_on_state_change`.
         trigger_on_state_change: bool,
@@ -157,7 +164,6 @@ models! {
         async_execution | "async": bool,
     }
     => rejected {
-        "condition" => "conditions of bindings are not evaluated; check the condition in the function",
         "noMain" => "functions of a class are always called on an object",
         "status" => "it is set by PM",
     }

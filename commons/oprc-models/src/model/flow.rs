@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use crate::macros::models;
 
 models! {
-    /// A sequence of function calls. A macro has no container: PM validates it, deploys the functions
-    /// of its steps with each class that binds the macro, and publishes the steps in the catalogue;
-    /// the client that invokes the macro (`oprc invoke`) executes them. The payload of a macro and of
-    /// each call is a JSON document with `object`, `args` and `inputs`.
+    /// A sequence of function calls. A macro has no container: PM validates it and deploys the
+    /// functions of its steps with each class that binds the macro; the data grid of the class
+    /// executes the steps. Sent to CRM as `functions[].macro`.
     Macro {
         /// The calls, in order.
         steps: Vec<Step>,

@@ -139,6 +139,9 @@ models! {
     FunctionConfig {
         /// Timeout of a call in milliseconds. Sent to CRM as `config.timeout_ms`.
         timeout | "timeoutMs": Option<i32>,
+        /// How often the data grid repeats a call that failed without an answer of the function, 0 to
+        /// 10. Sent to CRM as `config.retries`.
+        retries: Option<i32>,
         /// Environment variables; those in `provision` take precedence. Sent to CRM as `config.env`.
         env: BTreeMap<String, Text>,
     }
@@ -147,7 +150,8 @@ models! {
     GridUse {
         /// Collections that the function uses; by default all of the class.
         collections: Vec<String>,
-        /// Access to the collections.
+        /// Access to the collections. Calls of a READ_ONLY function change no object, and run
+        /// concurrently.
         access_mode: Option<AccessMode>,
         /// Caching of the collections.
         caching_strategy | "caching": Option<CachingStrategy>,

@@ -20,7 +20,7 @@ pub(super) fn resolve_classes(at: &FieldCursor<'_>, scope: &Scope<'_>) -> Vec<Re
         let ancestors: Vec<(&Origin, &OClass)> =
             lineage.iter().filter_map(|it| Some((it, scope.class(it)?))).collect();
         if let Some((field, count)) = merge::too_many(&ancestors) {
-            let max = merge::MAX_MEMBERS;
+            let max = limits::MEMBERS;
             at.field(field)
                 .add(format!("has {count} entries with inherited ones; at most {max} are allowed"));
             continue;
@@ -98,6 +98,12 @@ fn check_deployable(class: &ResolvedClass, problems: &mut ClassProblems) {
         let name = quote(&binding.name);
         if binding.trigger_on_state_change && !class.has_grid() {
             add(format!("{name}: triggerOnStateChange has no effect: the class has no state"));
+        }
+        if binding.condition.is_some() && !class.has_grid() {
+            add(format!(
+                "{name}: condition has no effect: the class has no state, so calls don't go \
+                 through a data grid"
+            ));
         }
         if binding.trigger_on_state_change && function.is_some_and(|it| !it.runs_in_container()) {
             add(format!("{name}: {}", super::TRIGGER_NEEDS_CONTAINER));

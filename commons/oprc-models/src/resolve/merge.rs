@@ -2,17 +2,14 @@
 
 use super::{ClassProblems, Origin, ResolvedBinding, Scope};
 use crate::{
+    limits,
     model::{Constraints, FunctionBinding, KeySpec, OClass, Reference, Requirements, StateSpec},
     names::quote,
 };
 
 pub(super) type Ancestor<'a> = (&'a Origin, &'a OClass);
 
-/// Maximum number of bindings, of state keys and of references of a class, including inherited and
-/// overridden ones.
-pub(super) const MAX_MEMBERS: usize = 512;
-
-/// The field that exceeds [`MAX_MEMBERS`], and its number of entries.
+/// The field that exceeds [`limits::MEMBERS`] with inherited and overridden entries, and their number.
 pub(super) fn too_many(ancestors: &[Ancestor<'_>]) -> Option<(&'static str, usize)> {
     let count = |of: fn(&OClass) -> usize| ancestors.iter().map(|(_, class)| of(class)).sum();
     let keys = |class: &OClass| class.state_spec.as_ref().map_or(0, |it| it.key_specs.len());
@@ -22,7 +19,7 @@ pub(super) fn too_many(ancestors: &[Ancestor<'_>]) -> Option<(&'static str, usiz
         ("stateSpec", count(keys)),
     ]
     .into_iter()
-    .find(|(_, count)| *count > MAX_MEMBERS)
+    .find(|(_, count)| *count > limits::MEMBERS)
 }
 
 /// Items of ancestors come first; a nearer item replaces a farther one of the same name.
@@ -48,6 +45,7 @@ pub(super) fn bindings(
         access: binding.access,
         default_route: binding.default_route,
         immutable: binding.immutable,
+        condition: binding.condition.clone(),
         trigger_on_state_change: binding.trigger_on_state_change,
         async_execution: binding.async_execution,
         origin: of.clone(),

@@ -131,6 +131,8 @@ pub struct ResolvedBinding {
     pub access: Option<Access>,
     pub default_route: bool,
     pub immutable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     pub trigger_on_state_change: bool,
     pub async_execution: bool,
     /// The class that declares it.

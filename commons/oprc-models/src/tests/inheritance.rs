@@ -164,6 +164,12 @@ fn triggers_need_state_and_a_container() {
 }
 
 #[test]
+fn conditions_need_state() {
+    let of = classes("d", &[("A", &[], &["a=f , condition: 'args.n > 0'"])]);
+    assert!(messages(&of).contains("condition has no effect: the class has no state"));
+}
+
+#[test]
 fn macros_can_use_only_accessible_members() {
     let text = |target: &str, access: &str| {
         format!(

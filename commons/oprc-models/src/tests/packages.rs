@@ -125,6 +125,19 @@ fn only_functions_that_run_need_an_image() {
         "has no effect",
     );
     assert_rejected(
+        &with("- key: buy", "- key: buy\n    config: {retries: 11}"),
+        "functions[0].config.retries",
+        5,
+        "11 must be between 0 and 10",
+    );
+    let condition = format!("function: buy\n        condition: {:?}", "x".repeat(1025));
+    assert_rejected(
+        &with("function: buy", &condition),
+        "classes[0].functions[0].condition",
+        13,
+        "at most 1024 are allowed",
+    );
+    assert_rejected(
         &with("- key: buy", "- key: buy\n    macro: {steps: []}"),
         "functions[0].macro",
         5,

@@ -41,12 +41,6 @@ fn unknown_fields_are_rejected_with_a_suggestion() {
 #[test]
 fn unsupported_fields_are_rejected_with_the_reason() {
     assert_rejected(
-        &with("function: buy", "function: buy\n        condition: x > 1"),
-        "classes[0].functions[0].condition",
-        13,
-        "conditions of bindings are not evaluated",
-    );
-    assert_rejected(
         &with("function: buy", "function: buy\n        no_main: true"),
         "classes[0].functions[0].no_main",
         13,

@@ -5,20 +5,34 @@ use oprc_models::{
     rules::{is_collection_name, is_reserved_grid_env},
 };
 
-use super::{Identity, ValidFunction, schema_limits, violations::Violations};
+use super::{
+    Identity, ValidFunction,
+    methods::{self, MacroPlan, MethodPlan, Methods, TriggerPlan},
+    schema_limits,
+    violations::Violations,
+};
 use crate::{
-    availability::MAX_COPIES,
     platform::Profile,
     replication,
     spec::{
-        AccessPattern, CollectionSpec, EnvVar, EventTrigger, OdgmConfig, PersistenceMode,
-        Resources, Route, ShardAssignment, ShardType, StateSpec, StateType, Storage, UnitSpec,
+        AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
+        PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
+        Storage, UnitSpec,
     },
 };
 
 /// The resolved data grid of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OdgmPlan {
+    /// The class: `package.class`, or its key if it is of no package.
+    pub class: String,
+    pub state_type: StateType,
+    pub key_specs: Vec<KeySpec>,
+    pub references: Vec<ClassReference>,
+    pub methods: Vec<MethodPlan>,
+    pub macros: Vec<MacroPlan>,
+    /// The engine that stores all collections.
+    pub engine: ShardType,
     /// The image, if the class sets one.
     pub image: Option<String>,
     /// Number of nodes.
@@ -26,7 +40,7 @@ pub struct OdgmPlan {
     pub cluster_id: String,
     pub node_id_prefix: String,
     pub collections: Vec<CollectionPlan>,
-    pub triggers: Vec<EventTrigger>,
+    pub triggers: Vec<TriggerPlan>,
     /// Whether event processing is enabled.
     pub events: bool,
     /// Maximum length of a chain of triggered calls.
@@ -52,15 +66,17 @@ impl OdgmPlan {
 
     /// Whether its nodes need stable names: for their volumes, or to find each other.
     pub fn stateful(&self) -> bool {
-        self.persistent() || self.replicas > 1
+        self.persistent() || self.is_replicated()
     }
 
-    /// Nodes that must be ready before functions start: a majority if all collections use
-    /// consensus, otherwise all, because each node has partitions of its own.
+    /// Whether its nodes hold copies of each other's objects.
+    pub fn is_replicated(&self) -> bool {
+        self.engine == ShardType::Raft
+    }
+
+    /// Nodes that must be ready before functions start: a majority.
     pub fn needed(&self) -> i32 {
-        let consensus = |it: &CollectionPlan| it.shard_type == ShardType::Raft;
-        let all_consensus = !self.collections.is_empty() && self.collections.iter().all(consensus);
-        if all_consensus { self.replicas / 2 + 1 } else { self.replicas }
+        self.replicas / 2 + 1
     }
 }
 
@@ -104,49 +120,45 @@ pub(super) fn plan(
     let config = spec.odgm_config.clone().unwrap_or_default();
     let class = spec.deployment_unit.as_ref().and_then(|unit| unit.class.clone());
     let class = class.unwrap_or_else(|| identity.name.clone());
-    let planned = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-    let planned = planned.unwrap_or_else(|| replication::default_copies(spec));
-    let nodes = config.replicas.unwrap_or(1).max(planned).clamp(1, MAX_COPIES);
-    let (consensus, _) = replication::consensus(spec);
-    let default_type = config.shard_type.unwrap_or(if nodes > 1 && consensus {
-        ShardType::Raft
-    } else {
-        ShardType::Basic
-    });
-    let is_raft = |own: Option<ShardType>| own.unwrap_or(default_type) == ShardType::Raft;
-    let any_raft = if config.collections.is_empty() {
-        spec.state.is_some() && is_raft(None)
-    } else {
-        config.collections.iter().any(|it| is_raft(it.shard_type()))
-    };
-    let replicas = if any_raft { replication::raft_copies(nodes) } else { nodes };
+    let package = spec.deployment_unit.as_ref().and_then(|unit| unit.package.as_deref());
+    let copies = replication::requested_copies(spec);
+    let (engine, replicas) = replication::engine(copies, replication::requested_shard_type(spec));
     let latency = replication::required_latency(spec);
     let defaults = Defaults {
         partitions: replication::partitions(spec).0,
         replicas,
-        shard_type: default_type,
+        engine,
         profile,
         state: spec.state.clone(),
         config: config.clone(),
     };
     check(violations, &config);
+    check_engine(violations, &config, spec.state.as_ref(), copies);
     let collections = collections(violations, &class, &defaults);
     check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
-    let triggers =
-        triggers(violations, &class, spec, events.event_triggers, functions, &collections);
+    let filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
+    let Methods { methods, macros, triggers } =
+        methods::resolve(violations, identity, spec, functions, &filters);
     let batch = events.batch_processing.unwrap_or_default();
     let named = identity.environment.as_deref().unwrap_or("default");
+    let state = spec.state.clone().unwrap_or_default();
     OdgmPlan {
+        class: package.map_or_else(|| class.clone(), |package| format!("{package}.{class}")),
+        state_type: state.state_type,
+        key_specs: state.key_specs,
+        references: spec.references.clone(),
+        methods,
+        macros,
+        engine,
         image: config.image,
         replicas,
         cluster_id: config
             .cluster_id
             .unwrap_or_else(|| format!("{}-{named}-{}", identity.deployment_id, identity.name)),
-        node_id_prefix: config.node_id_prefix.unwrap_or_else(|| {
-            let package = spec.deployment_unit.as_ref().and_then(|unit| unit.package.as_deref());
-            format!("crm-{named}-{}", package.unwrap_or(&identity.name))
-        }),
+        node_id_prefix: config
+            .node_id_prefix
+            .unwrap_or_else(|| format!("crm-{named}-{}", package.unwrap_or(&identity.name))),
         collections,
         events: events.enabled.unwrap_or(!triggers.is_empty()),
         triggers,
@@ -193,19 +205,76 @@ fn check(violations: &mut Violations, config: &OdgmConfig) {
     violations.check_env("odgm_config.env", &config.env, is_reserved_grid_env);
 }
 
+/// All collections of a class are stored by one engine. Rejects what it can't do.
+fn check_engine(
+    violations: &mut Violations,
+    config: &OdgmConfig,
+    state: Option<&StateSpec>,
+    copies: i32,
+) {
+    const ONE_ENGINE: &str = "one engine stores all collections of a class";
+    let path = |at: usize, field: &str| format!("odgm_config.collections[{at}].{field}");
+    let of_grid = config.shard_type.map(|it| ("odgm_config.shard_type".to_owned(), it));
+    let collections = || config.collections.iter().enumerate();
+    let own = collections().filter_map(|(at, it)| Some((path(at, "shard_type"), it.shard_type()?)));
+    let types: Vec<_> = of_grid.into_iter().chain(own).collect();
+    let raft = types.iter().any(|(_, it)| *it == ShardType::Raft) || copies > 1;
+    for (field, shard_type) in &types {
+        let first = types.first().map(|(_, it)| *it);
+        match shard_type {
+            ShardType::Mst => violations.add(
+                field,
+                "mst isn't supported: concurrent changes of its copies would lose updates; use raft",
+            ),
+            ShardType::Basic if copies > 1 => violations.add(
+                field,
+                format!("basic keeps one copy, but {copies} are required; use raft, or omit it"),
+            ),
+            _ if first != Some(*shard_type) => {
+                violations.add(field, format!("{ONE_ENGINE}: set the same shard_type for all"));
+            }
+            ShardType::Basic | ShardType::Raft => {}
+        }
+    }
+    let of_state = state.and_then(|it| it.persistence);
+    let of_state = of_state.map(|it| ("state.persistence".to_owned(), it));
+    let own = collections().filter_map(|(at, it)| {
+        let mode = CollectionSpec::from(it.clone()).persistence_mode?;
+        Some((path(at, "persistence_mode"), mode))
+    });
+    let own: Vec<_> = own.collect();
+    let all_set = own.len() == config.collections.len() && !own.is_empty();
+    let modes = of_state.into_iter().filter(|_| !all_set).chain(own);
+    let modes: Vec<_> = modes.collect();
+    for (field, mode) in &modes {
+        let first = modes.first().map(|(_, it)| *it);
+        if raft && *mode == PersistenceMode::Ephemeral {
+            violations.add(
+                field,
+                "raft stores its log on volumes, so its collections are persistent; use one copy, or omit it",
+            );
+        } else if first != Some(*mode) {
+            violations.add(field, format!("{ONE_ENGINE}: set the same persistence for all"));
+        }
+    }
+}
+
 /// Defaults of collections.
 struct Defaults {
     partitions: i32,
     replicas: i32,
-    shard_type: ShardType,
+    engine: ShardType,
     profile: Profile,
     state: Option<StateSpec>,
     config: OdgmConfig,
 }
 
 impl Defaults {
-    /// Outside production, data is persistent only if the class requests it.
+    /// Outside production, one copy is persistent only if the class requests it.
     fn persistence(&self) -> PersistenceMode {
+        if self.engine == ShardType::Raft {
+            return PersistenceMode::Persistent;
+        }
         let requested = self.state.as_ref().and_then(|state| state.persistence);
         requested.unwrap_or(match self.profile {
             Profile::Full => PersistenceMode::Persistent,
@@ -213,18 +282,7 @@ impl Defaults {
         })
     }
 
-    fn resolve(
-        &self,
-        spec: CollectionSpec,
-        partitions: i32,
-        default_copies: i32,
-    ) -> CollectionPlan {
-        let shard_type = spec.shard_type.unwrap_or(self.shard_type);
-        let copies = spec.replica_count.or(self.config.replica_count).unwrap_or(default_copies);
-        let copies =
-            if shard_type == ShardType::Raft { replication::raft_copies(copies) } else { copies };
-        // Each copy needs a node of its own.
-        let replicas = copies.min(self.replicas);
+    fn resolve(&self, spec: CollectionSpec) -> CollectionPlan {
         let patterns = if spec.access_patterns.is_empty() {
             self.state.as_ref().map(|state| state.access_patterns.clone()).unwrap_or_default()
         } else {
@@ -232,9 +290,10 @@ impl Defaults {
         };
         CollectionPlan {
             name: spec.name,
-            partitions: spec.partition_count.unwrap_or(partitions),
-            replicas,
-            shard_type,
+            partitions: spec.partition_count.unwrap_or(self.partitions),
+            // Each node holds a copy of every partition.
+            replicas: self.replicas,
+            shard_type: self.engine,
             persistence: spec.persistence_mode.unwrap_or_else(|| self.persistence()),
             access_patterns: if patterns.is_empty() {
                 vec![AccessPattern::ReadWrite]
@@ -266,20 +325,17 @@ fn collections(
         if all.iter().any(|other: &CollectionPlan| other.name == spec.name) {
             violations.add(path.to_string(), format!("{:?} is given twice", spec.name));
         }
-        all.push(defaults.resolve(spec, defaults.partitions, 2));
+        all.push(defaults.resolve(spec));
     }
-    if let (true, Some(state)) = (all.is_empty(), &defaults.state) {
-        let copies = match state.state_type {
-            StateType::Singleton | StateType::Collection => 3,
-            StateType::Normal => 2,
-        };
+    if all.is_empty() {
+        let state = defaults.state.clone().unwrap_or_default();
         let mut spec = replication::default_collection(class, state.state_type);
         if state.state_type == StateType::Collection && state.access_patterns.is_empty() {
             spec.access_patterns = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
         }
         let path = FieldPath::default().field("deployment_unit").field("class");
         check_name(violations, &path, &spec.name);
-        all.push(defaults.resolve(spec, defaults.partitions, copies));
+        all.push(defaults.resolve(spec));
     }
     all
 }
@@ -290,43 +346,4 @@ fn check_name(violations: &mut Violations, path: &FieldPath, name: &str) {
         let message = format!("{name:?} isn't a valid name: {rule}");
         violations.add(path.field("name").to_string(), message);
     }
-}
-
-fn triggers(
-    violations: &mut Violations,
-    class: &str,
-    spec: &UnitSpec,
-    more: Vec<EventTrigger>,
-    functions: &[ValidFunction],
-    collections: &[CollectionPlan],
-) -> Vec<EventTrigger> {
-    let mut filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
-    if filters.is_empty() {
-        filters.push(format!("{class}_*"));
-    }
-    let single = spec.function.iter().map(|body| (None, body));
-    let keyed = spec.functions.iter().map(|it| (Some(&it.key), &it.body));
-    let mut all = Vec::new();
-    for (key, body) in single.chain(keyed) {
-        // The single function has the name of the class as its key.
-        let runs = functions.iter().find(|it| key.is_none_or(|key| it.key == *key));
-        let Some(function) = runs else { continue };
-        for binding in body.bindings.iter().filter(|binding| binding.trigger_on_state_change) {
-            all.push(EventTrigger {
-                function_key: function.key.clone(),
-                collection_filters: filters.clone(),
-                async_execution: binding.async_execution,
-            });
-        }
-    }
-    for (at, trigger) in more.iter().enumerate() {
-        if functions.iter().all(|function| function.key != trigger.function_key) {
-            violations.add(
-                format!("odgm_config.event_processing.event_triggers[{at}].function_key"),
-                format!("{:?} isn't a function that runs in this unit", trigger.function_key),
-            );
-        }
-    }
-    all.extend(more);
-    all
 }

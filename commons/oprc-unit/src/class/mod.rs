@@ -2,6 +2,7 @@
 
 mod addon;
 mod grid;
+mod methods;
 mod requirements;
 mod schema_limits;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod violations;
 pub use self::{
     addon::{ADDONS, Addon},
     grid::{CollectionPlan, OdgmPlan, persistence, shard_type},
+    methods::{MacroPlan, MethodPlan, TriggerPlan},
     requirements::{FunctionRequirements, function_requirements},
     validate::{PROXY_ADMIN_PORT, PROXY_PORT, validate},
 };
@@ -118,6 +120,8 @@ pub struct ValidFunction {
     pub security: Security,
     pub health: HealthCheck,
     pub timeout_ms: Option<i32>,
+    /// How often the data grid repeats a failed call; its own default if none.
+    pub retries: Option<i32>,
     /// Required requests per second.
     pub throughput: Option<i32>,
     /// Required latency in milliseconds.

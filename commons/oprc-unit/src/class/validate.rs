@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oprc_condition::check_condition;
 use oprc_models::{
     FieldPath, parse_quantity,
     rules::{has_white_space, is_availability, is_mount_path, is_reserved_env},
@@ -157,6 +158,12 @@ fn function(
     check_provision(violations, &format!("{field}.provision"), &provision);
     check_requirements(violations, &format!("{field}.requirements"), body.requirements.as_ref());
     let config = body.config.clone().unwrap_or_default();
+    for (at, binding) in body.bindings.iter().enumerate() {
+        if let Some(condition) = &binding.condition {
+            let at = format!("{field}.bindings[{at}].condition");
+            violations.add_error(&at, check_condition(condition).map_err(|it| it.to_string()));
+        }
+    }
     let env = environment(violations, field, &provision, &config);
     let health = body.health_check.clone().unwrap_or_default();
     if health.grpc && health.path.is_some() {
@@ -214,6 +221,7 @@ fn function(
         security: provision.security,
         health,
         timeout_ms: config.timeout_ms,
+        retries: config.retries,
         throughput,
         latency,
         hard_latency,

@@ -4,6 +4,7 @@
 mod container;
 mod function;
 mod grid;
+mod macros;
 #[cfg(test)]
 mod tests;
 
@@ -16,9 +17,10 @@ use oprc_models::{
 use crate::{
     replication::ODGM,
     spec::{
-        self, Constraints, DeploymentUnit, Enforcement, NfrSpec, Requirements, ResourceAllocation,
-        Rollout, ShardAssignment, StateSpec, Telemetry, UnitSpec,
+        self, ClassReference, Constraints, DeploymentUnit, Enforcement, KeySpec, NfrSpec,
+        Requirements, ResourceAllocation, Rollout, ShardAssignment, StateSpec, Telemetry, UnitSpec,
     },
+    unit_id::{parse_unit_id, unit_id},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ pub struct Source<'a> {
     pub package: &'a str,
     pub version: &'a model::Version,
     pub class: &'a ResolvedClass,
+    /// All classes of the package.
+    pub classes: &'a [ResolvedClass],
     pub deployment: &'a OClassDeployment,
     /// The member of the deployment that the unit belongs to, if it has members.
     pub member: Option<&'a Member>,
@@ -50,6 +54,12 @@ impl Source<'_> {
         let functions = self.class.functions.iter().map(|it| &it.key);
         let standby = functions.filter(|it| here.contains(it) && !disabled.contains(it.as_str()));
         standby.cloned().collect()
+    }
+
+    /// The class with that qualified name, if it is in the package.
+    fn class_named(&self, name: &str) -> Option<&ResolvedClass> {
+        let key = name.strip_prefix(self.package)?.strip_prefix('.')?;
+        self.classes.iter().find(|it| it.key == key)
     }
 
     /// Assignments of the unit's member.
@@ -87,8 +97,9 @@ pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
         selected_template: forced.or_else(|| deployment.template.clone()),
         template_hint: None,
         function: None,
-        functions: class.functions.iter().map(|it| function::spec(class, it)).collect(),
+        functions: class.functions.iter().map(|it| function::spec(source, it)).collect(),
         state: state(class),
+        references: references(source),
         nfr_requirements: class.requirements.as_ref().map(requirements),
         constraints: class.constraints.as_ref().map(constraints),
         proxy: class.proxy.map(Into::into),
@@ -131,6 +142,7 @@ same! {
     Consistency => Consistency { Eventual, Strong }
     Dimension => Dimension { Replicas, Memory, Cpu, Template }
     EnforcementMode => EnforcementMode { Off, Observe, Enforce }
+    KeyType => KeyType { String, Integer, Double, Boolean, Json }
     FunctionType => FunctionType { Builtin, Task, Macro, Logical, Custom }
     OnDelete => OnDelete { Retain, Delete }
     Persistence => PersistenceMode { Persistent, Ephemeral }
@@ -151,7 +163,36 @@ fn state(class: &ResolvedClass) -> Option<StateSpec> {
         consistency: spec.consistency.map(Into::into),
         persistence: spec.persistence.map(Into::into),
         access_patterns: spec.access_patterns.iter().map(|it| (*it).into()).collect(),
+        key_specs: spec
+            .key_specs
+            .iter()
+            .map(|it| KeySpec {
+                name: it.name.clone(),
+                kind: it.kind.into(),
+                optional: it.optional,
+                immutable: it.immutable,
+            })
+            .collect(),
     })
+}
+
+/// A class of the same deployment has a unit in the same cluster and environment.
+fn references(source: &Source<'_>) -> Vec<ClassReference> {
+    let unit = |class: &str| {
+        let class = source.class_named(class)?;
+        let deployed = source.deployment.classes().any(|it| it == class.key);
+        let own = parse_unit_id(source.id).filter(|_| deployed && class.has_grid())?;
+        Some(unit_id(own.deployment, &class.key, own.environment, own.cluster))
+    };
+    let all = source.class.references.iter().filter(|_| source.class.has_grid());
+    all.map(|it| ClassReference {
+        name: it.name.clone(),
+        class: it.class.clone(),
+        access: it.access.map(Into::into),
+        unit: unit(&it.class),
+        url: None,
+    })
+    .collect()
 }
 
 fn requirements(requirements: &model::Requirements) -> Requirements {

@@ -39,29 +39,45 @@ functions:
         args: ["--fast"]
         security: {level: BASELINE, runAsUser: 1000}
         healthCheck: {path: /healthz, port: 9001, startupSeconds: 10, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 4}
-    config: {timeout: 2000, env: {STEP: "1"}}
+    config: {timeout: 2000, retries: 2, env: {STEP: "1"}}
     requirements: {throughput: 50, latency: 200, availability: 0.99, consistency: STRONG}
     constraints: {hardLatency: 5000, maxConcurrency: 50}
     odgm: {collections: [things], accessMode: READ_ONLY, cachingStrategy: READ_THROUGH}
   - {key: old, state: DISABLED, provision: {docker: {image: shop/old:1}}}
   - {key: rare, provision: {docker: {image: shop/rare:1}}}
   - {key: other, provision: {docker: {image: shop/other:1}}}
+  - {key: lend, provision: {docker: {image: shop/lend:1}}}
+  - {key: fetch, outputCls: Other, provision: {docker: {image: shop/fetch:1}}}
+  - key: checkout
+    type: MACRO
+    macro:
+      steps:
+        - {function: buy, as: bought, args: {n: "1"}, argRefs: {to: $args.to}, inputs: [$.count]}
+        - {function: lend, target: $.friend}
+        - {function: fetch, as: fetched}
+        - {function: lend, target: fetched}
+      output: bought
 classes:
   - key: Cart
     stateType: COLLECTION
     stateSpec:
+      keySpecs: [{name: count, type: INTEGER, immutable: true}, {name: note, type: JSON, optional: true}]
       consistency: EVENTUAL
       persistence: EPHEMERAL
       accessPatterns: [READ_WRITE, BATCH_READ]
+    refSpec: [{name: friend, class: Other}, {name: stranger, class: Away, access: PUBLIC}]
     functions:
-      - {name: buy, function: buy, access: PUBLIC, triggerOnStateChange: true, asyncExecution: true}
+      - {name: take, function: buy, access: PUBLIC, immutable: true, condition: "args.n > 0", triggerOnStateChange: true, asyncExecution: true}
+      - {name: checkout, function: checkout}
+      - {name: fetch, function: rare}
       - {name: old, function: old}
       - {name: rare, function: rare}
     requirements: {availabilityPct: 99.9}
     constraints: {hardLatency: 9000}
   - key: Other
     stateSpec: {}
-    functions: [{name: other, function: other}]
+    functions: [{name: other, function: other}, {name: another, function: lend}]
+  - {key: Away, stateSpec: {}}
 deployments:
   - key: shop
     classes: [Cart, Other]
@@ -113,10 +129,11 @@ fn shop() -> (ResolvedPackage, OClassDeployment) {
 fn unit(class: &str, member: usize) -> Value {
     let (package, deployment) = shop();
     let spec = unit_spec(&Source {
-        id: "u",
+        id: "shop.Cart.prod..one",
         package: &package.name,
         version: &package.version,
         class: package.class(class).unwrap(),
+        classes: &package.classes,
         deployment: &deployment,
         member: deployment.members.get(member),
         environment: "prod",
@@ -127,13 +144,13 @@ fn unit(class: &str, member: usize) -> Value {
 #[test]
 fn every_field_reaches_the_unit() {
     let expected = json!({
-        "deployment_unit": {"id": "u", "package": "shop", "package_version": "1.2.3", "class": "Cart"},
+        "deployment_unit": {"id": "shop.Cart.prod..one", "package": "shop", "package_version": "1.2.3", "class": "Cart"},
         "target_environment": "prod",
         "selected_template": "unified",
         "functions": [
             {
                 "key": "buy", "type": "TASK", "image": "shop/buy:1", "port": 9000,
-                "bindings": [{"name": "buy", "access": "PUBLIC", "trigger_on_state_change": true, "async_execution": true}],
+                "bindings": [{"name": "take", "access": "PUBLIC", "condition": "args.n > 0", "trigger_on_state_change": true, "async_execution": true}],
                 "provision": {
                     "min_scale": 0, "max_scale": 5,
                     "requests": {"cpu": "20m", "memory": "16Mi", "ephemeral_storage": "1Mi"},
@@ -154,15 +171,30 @@ fn every_field_reaches_the_unit() {
                     "security": {"level": "baseline", "run_as_user": 1000},
                 },
                 "health_check": {"path": "/healthz", "port": 9001, "startup_seconds": 10, "period_seconds": 2, "timeout_seconds": 1, "failure_threshold": 4},
-                "config": {"timeout_ms": 2000, "env": {"STEP": "1"}},
+                "config": {"timeout_ms": 2000, "retries": 2, "env": {"STEP": "1"}},
                 "requirements": {"min_throughput_rps": 50, "max_latency_ms": 200, "availability": 0.99, "consistency": "strong"},
                 "constraints": {"hard_latency_ms": 5000, "max_concurrency": 50},
                 "odgm": {"collections": ["things"], "access_mode": "read_only", "caching_strategy": "read_through"},
             },
+            {
+                "key": "checkout", "type": "MACRO", "bindings": [{"name": "checkout"}],
+                "macro": {
+                    "steps": [
+                        {"method": "take", "as": "bought", "args": {"n": "1"}, "arg_refs": {"to": "$args.to"}, "inputs": ["$.count"]},
+                        {"method": "another", "target": "$.friend"},
+                        {"method": "shop.fetch", "as": "fetched"},
+                        {"method": "another", "target": "fetched"},
+                    ],
+                    "output": "bought",
+                },
+            },
+            {"key": "lend", "type": "TASK", "image": "shop/lend:1", "bindings": [{"name": "lend", "access": "PRIVATE"}]},
+            {"key": "fetch", "type": "TASK", "image": "shop/fetch:1", "bindings": [{"name": "shop.fetch", "access": "PRIVATE"}]},
+            {"key": "rare", "type": "TASK", "image": "shop/rare:1", "bindings": [{"name": "fetch"}, {"name": "rare"}]},
             {"key": "old", "type": "TASK", "image": "shop/old:1", "bindings": [{"name": "old"}]},
-            {"key": "rare", "type": "TASK", "image": "shop/rare:1", "bindings": [{"name": "rare"}]},
         ],
-        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"]},
+        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"], "key_specs": [{"name": "count", "type": "INTEGER", "immutable": true}, {"name": "note", "type": "JSON", "optional": true}]},
+        "references": [{"name": "friend", "class": "shop.Other", "unit": "shop.Other.prod..one"}, {"name": "stranger", "class": "shop.Away", "access": "PUBLIC"}],
         "nfr_requirements": {"availability_pct": 99.9},
         "constraints": {"hard_latency_ms": 9000},
         "nfr": {"enforcement": {"mode": "enforce", "dimensions": ["replicas", "cpu"]}},

@@ -6,7 +6,7 @@ use oprc_models::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Constraints, Requirements};
+use super::{Constraints, MacroSpec, Requirements};
 
 unit_types! {
     /// A function of the class.
@@ -39,7 +39,9 @@ unit_types! {
         bindings?: Vec<Binding>,
         /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
         /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`. A function has the widest access
-        /// of all its bindings. Not enforced within the cluster; use NetworkPolicies.
+        /// of all its bindings. The data grid enforces it for calls of methods; calls of the
+        /// function's own Service need NetworkPolicies. A function without bindings is a method with
+        /// its key as its name.
         access?: Option<Access>,
         /// Scaling bounds, resources and pod settings of the function.
         provision?: Option<Provision>,
@@ -56,6 +58,9 @@ unit_types! {
         constraints?: Option<Constraints>,
         /// How the function uses the data grid of the class.
         odgm?: Option<OdgmIntegration>,
+        /// Steps of a function of type `MACRO`, which the data grid of the class executes.
+        #[serde(rename = "macro")]
+        flow?: Option<MacroSpec>,
     }
 }
 
@@ -85,8 +90,12 @@ unit_types! {
         name: String,
         /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
         /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
-        /// Not enforced within the cluster; use NetworkPolicies.
+        /// The data grid enforces it; calls of the function's own Service need NetworkPolicies.
         access?: Option<Access>,
+        /// CEL expression over `object` (`id`, `version`, `state`), `args` and `method` that must be
+        /// true for a call; otherwise the data grid refuses it. Defaults to no condition.
+        #[schemars(length(min = 1, max = limits::CONDITION))]
+        condition?: Option<String>,
         /// Calls the function when an object of the class changes. Requires the addon `odgm`.
         /// Defaults to false.
         trigger_on_state_change?: bool,
@@ -97,8 +106,8 @@ unit_types! {
 
 /// Who may call a function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the cluster) or
 /// `PUBLIC` (anyone). A binding defaults to the access of its function, a function to `INTERNAL`.
-/// A function has the widest access of all its bindings. Not enforced within the cluster; use
-/// NetworkPolicies.
+/// A function has the widest access of all its bindings. The data grid enforces it for calls of
+/// methods; calls of a function's own Service need NetworkPolicies.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
@@ -353,6 +362,10 @@ unit_types! {
         /// Deployment has 25 s to finish calls.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         timeout_ms?: Option<i32>,
+        /// How often the data grid repeats a call that failed without an answer of the function, 0
+        /// to 10. Defaults to the data grid's own number.
+        #[schemars(range(min = limits::RETRIES.min, max = limits::RETRIES.max))]
+        retries?: Option<i32>,
         /// Environment variables by name. Variables of `provision.env` take precedence.
         #[schemars(extend("maxProperties" = limits::ENV))]
         env?: BTreeMap<String, String>,
@@ -364,7 +377,8 @@ unit_types! {
         #[schemars(length(max = limits::COLLECTIONS), inner(length(min = 1, max = limits::NAME)))]
         collections?: Vec<String>,
         /// Access of the function to these collections: `read_write`, `read_only` or `write_only`.
-        /// Defaults to `read_write`.
+        /// Calls of a `read_only` function change no object, and run concurrently. Defaults to
+        /// `read_write`.
         access_mode?: Option<AccessMode>,
         /// What the function caches: `none`, `read_through` or `write_through`. Defaults to `none`.
         caching_strategy?: Option<CachingStrategy>,

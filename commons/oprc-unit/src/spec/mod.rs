@@ -29,6 +29,7 @@ macro_rules! unit_types {
 }
 
 mod function;
+mod macros;
 mod odgm;
 mod requirements;
 
@@ -36,7 +37,7 @@ use oprc_models::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{function::*, odgm::*, requirements::*};
+pub use self::{function::*, macros::*, odgm::*, requirements::*};
 
 unit_types! {
     /// Desired state of a class: its functions, its state and its requirements.
@@ -82,6 +83,11 @@ unit_types! {
 
         /// State that the objects of the class have. Used with the addon `odgm`.
         state?: Option<StateSpec>,
+
+        /// Classes that objects of this class refer to, at most 512. Used with the addon `odgm`.
+        #[schemars(length(max = limits::MEMBERS))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+        references?: Vec<ClassReference>,
 
         /// Non-functional requirements of the class. They apply to each function that doesn't
         /// override them.

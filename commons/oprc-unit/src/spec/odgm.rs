@@ -6,7 +6,7 @@ use oprc_models::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Consistency, EnvVar, Resources};
+use super::{Access, Consistency, EnvVar, Resources};
 
 unit_types! {
     /// State that the objects of a class have.
@@ -18,13 +18,73 @@ unit_types! {
         /// Consistency of reads: `strong` or `eventual`. Defaults to the strictest consistency that
         /// the class or a function requires.
         consistency?: Option<Consistency>,
-        /// Whether data survives the loss of pods: `persistent` or `ephemeral`. Defaults to
-        /// `persistent` in the profile `full`, otherwise to `ephemeral`.
+        /// Whether data survives the loss of pods: `persistent` or `ephemeral`. `raft` is always
+        /// persistent. Defaults to `persistent` with `raft` and in the profile `full`, otherwise to
+        /// `ephemeral`.
         persistence?: Option<PersistenceMode>,
         /// Expected access patterns. Defaults to `read_write`.
         #[schemars(length(max = limits::ACCESS_PATTERNS))]
         access_patterns?: Vec<AccessPattern>,
+        /// Keys of the state, at most 512. If there are any, objects have only these keys and those
+        /// of references.
+        #[schemars(length(max = limits::MEMBERS))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+        key_specs?: Vec<KeySpec>,
     }
+
+    /// A key of the state of an object.
+    KeySpec {
+        /// Name of the key.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// Type of the value: `STRING`, `INTEGER`, `DOUBLE`, `BOOLEAN` or `JSON` (any value). Defaults
+        /// to `STRING`.
+        #[serde(rename = "type", default)]
+        kind: KeyType,
+        /// Objects may lack the key. Defaults to false.
+        optional?: bool,
+        /// The value can't be changed once it is set. Defaults to false.
+        immutable?: bool,
+    }
+
+    /// A class that objects of this class refer to: an object has the id of the other object, or a
+    /// list of ids, below the name of the reference.
+    ClassReference {
+        /// Name of the reference, and key of the state.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// The class: `package.class`.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        class: String,
+        /// Who may resolve the reference: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
+        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
+        access?: Option<Access>,
+        /// Id of the unit that runs the class in the same namespace. If neither it nor `url` is set,
+        /// the reference can't be resolved.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        unit?: Option<String>,
+        /// URL of the data grid of the class, with the scheme `http`. Takes precedence over `unit`.
+        #[schemars(length(min = 1, max = limits::ROUTE_URL), regex(pattern = "^http://"))]
+        url?: Option<String>,
+    }
+}
+
+/// Type of a key of the state: `STRING`, `INTEGER`, `DOUBLE`, `BOOLEAN` or `JSON` (any value). Defaults
+/// to `STRING`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum KeyType {
+    /// Text.
+    #[default]
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Double,
+    /// `true` or `false`.
+    Boolean,
+    /// Any value.
+    Json,
 }
 
 /// Kind of state of a class: `NORMAL` (many objects, accessed individually), `COLLECTION` (many
@@ -42,7 +102,8 @@ pub enum StateType {
 }
 
 /// Whether data survives the loss of pods: `persistent` stores it on PersistentVolumes, `ephemeral`
-/// keeps it in the pods. Defaults to `persistent` in the profile `full`, otherwise to `ephemeral`.
+/// keeps it in the pods. Defaults to `persistent` with `raft` and in the profile `full`, otherwise to
+/// `ephemeral`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
@@ -71,29 +132,30 @@ pub enum AccessPattern {
 unit_types! {
     /// Configuration of the data grid (ODGM) of a class.
     OdgmConfig {
-        /// Collections of the class: names, or objects with a name. If omitted, one collection is
-        /// derived from `state`.
+        /// Collections of the class: names, or objects with a name. All have the same shard type and
+        /// persistence. If omitted, one collection is derived from `state`.
         #[schemars(length(max = limits::COLLECTIONS))]
         collections?: Vec<Collection>,
         /// Container image of the grid nodes. Defaults to the image of the profile.
         #[schemars(length(min = 1, max = limits::IMAGE))]
         image?: Option<String>,
         /// Number of grid nodes (pods of the data grid), 1 to 99. A larger
-        /// `resource_allocation.replication_factor` takes precedence; without one, the required
-        /// availability sets a minimum. With `raft`, 2 grid nodes become 3. Defaults to 1.
+        /// `resource_allocation.replication_factor` or `replica_count` takes precedence; without a
+        /// replication factor, the required availability sets a minimum. More than one means `raft`,
+        /// whose number of nodes is rounded up to an odd one of at least 3. Defaults to 1.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replicas?: Option<i32>,
         /// Number of partitions of collections that don't set it, 1 to 4096. Defaults to 1, 4, 8 or
         /// 16, depending on the required throughput.
         #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
         partition_count?: Option<i32>,
-        /// Replicas of each partition in collections that don't set it, 1 to 99, limited by the
-        /// number of grid nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
-        /// `SINGLETON` state. With `raft`, 2 replicas become 3.
+        /// Minimum number of replicas of each partition, 1 to 99. Each grid node holds a replica of
+        /// every partition, so it raises the number of grid nodes. Defaults to that number.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replica_count?: Option<i32>,
-        /// Replication protocol of collections that don't set it: `raft`, `basic` or `mst`. If
-        /// omitted, it depends on replicas, latency and consistency.
+        /// Replication protocol of collections that don't set it: `basic` (one copy) or `raft`
+        /// (consensus). All collections of a class have the same. `mst` is rejected, as is `basic`
+        /// with several grid nodes. Defaults to `raft` with several grid nodes, otherwise to `basic`.
         shard_type?: Option<ShardType>,
         /// Assignment of shards to grid nodes, for collections that don't set it. If omitted, the grid
         /// assigns them.
@@ -126,17 +188,17 @@ unit_types! {
     }
 }
 
-/// Replication protocol: `raft` (consensus), `basic` (no consensus) or `mst` (eventual consistency
-/// by Merkle search trees). If omitted, it depends on replicas, latency and consistency.
+/// Replication protocol: `basic` (one copy) or `raft` (consensus). `mst` is rejected. Defaults to `raft`
+/// with several grid nodes, otherwise to `basic`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ShardType {
     /// Replicas agree by consensus.
     Raft,
-    /// Replicas are updated without consensus.
+    /// One copy.
     #[default]
     Basic,
-    /// Replicas converge by Merkle search trees.
+    /// Rejected.
     Mst,
 }
 
@@ -225,7 +287,7 @@ unit_types! {
         name: String,
         #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
         partition_count?: Option<i32>,
-        /// Replicas of each partition, limited by the number of grid nodes.
+        /// Minimum number of replicas of each partition.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replica_count?: Option<i32>,
         shard_type?: Option<ShardType>,
@@ -250,6 +312,14 @@ impl Collection {
         match self {
             Self::Name(name) => name,
             Self::Spec(spec) => &spec.name,
+        }
+    }
+
+    /// The number of copies, if the collection sets one.
+    pub fn replica_count(&self) -> Option<i32> {
+        match self {
+            Self::Name(_) => None,
+            Self::Spec(spec) => spec.replica_count,
         }
     }
 
@@ -301,7 +371,7 @@ impl JsonSchema for Collection {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "A name, or an object with name, partition_count, replica_count, \
-                shard_type (raft, basic, mst), persistence_mode (persistent, ephemeral), \
+                shard_type (raft, basic), persistence_mode (persistent, ephemeral), \
                 access_patterns and shard_assignments (primary, owners, shard_ids).",
             "x-kubernetes-preserve-unknown-fields": true,
         })

@@ -154,9 +154,9 @@ impl Watches {
         let optional = api_of(&kind)
             .filter(|_| self.namespace.is_some())
             .map(|api| (api, self.client.clone(), Arc::downgrade(self)));
-        // Claims are many, and those of others don't matter. Objects of the other kinds matter
-        // whoever owns them, because one may have the name that a class needs.
-        let label_selector = (kind == CLAIM).then(|| OWNER.to_owned());
+        // Objects of most kinds matter whoever owns them, because one may have the name that a class
+        // needs.
+        let label_selector = kind.is_watched_by_label().then(|| OWNER.to_owned());
         let config = watcher::Config { label_selector, ..watcher::Config::default() };
         self.spawn(&what.clone(), async move {
             let mut handle = mirror(

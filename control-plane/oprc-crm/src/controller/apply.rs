@@ -188,6 +188,10 @@ impl Applier {
             meta.insert("uid".to_owned(), uid.clone().into());
         }
         let api = self.api(&desired.kind, &class.namespace);
+        let what = format!("{} {}", desired.kind, desired.name);
+        if apply.uid.is_none() && desired.kind.is_watched_by_label() {
+            self.check_name_is_free(class, &api, &desired.name, &what, end).await?;
+        }
         let mut params = PatchParams::apply(MANAGER);
         // Another controller may have created an object of this name that the cache doesn't have yet:
         // without force the API server reports the conflict, and the next reconcile finds the name
@@ -195,9 +199,33 @@ impl Applier {
         params.force = apply.uid.is_some();
         let written = bounded(end, api.patch(&desired.name, &params, &Patch::Apply(&object)))
             .await
-            .map_err(|error| error.classify(&format!("{} {}", desired.kind, desired.name)))?;
+            .map_err(|error| error.classify(&what))?;
         self.cache.put_child(Child::of(&desired.kind, &written).with_applied(&desired.object));
         Ok(())
+    }
+
+    /// An object of another owner isn't in the cache without CRM's label, and an apply would merge
+    /// into it.
+    async fn check_name_is_free(
+        &self,
+        class: &ObservedClass,
+        api: &Api<DynamicObject>,
+        name: &str,
+        what: &str,
+        end: Instant,
+    ) -> Result<(), Error> {
+        let found = bounded(end, api.get_metadata_opt(name)).await;
+        let found = found.map_err(|error| error.classify(what))?;
+        let is_own = |meta: &ObjectMeta| {
+            meta.owner_references.iter().flatten().any(|it| it.uid == class.uid)
+        };
+        match found.filter(|it| !is_own(&it.metadata)) {
+            Some(_) => Err(Error::Permanent(Failure {
+                reason: Reason::NameConflict,
+                message: format!("{what} belongs to another owner"),
+            })),
+            None => Ok(()),
+        }
     }
 
     async fn scale_revision(

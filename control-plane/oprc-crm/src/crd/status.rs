@@ -192,7 +192,7 @@ pub struct OdgmCollectionStatus {
     pub partition_count: i32,
     /// Replicas of each partition.
     pub replica_count: i32,
-    /// Replication protocol: `raft`, `basic` or `mst`.
+    /// Replication protocol: `raft` or `basic`.
     pub shard_type: String,
     /// `persistent` or `ephemeral`.
     pub persistence_mode: String,

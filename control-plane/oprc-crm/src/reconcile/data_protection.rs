@@ -2,6 +2,7 @@
 
 use oprc_unit::{
     CollectionPlan, OdgmPlan, Rejection, RejectionReason, UnitSpec, persistence, shard_type,
+    spec::ShardType,
 };
 
 use crate::crd::{ClassRuntimeStatus, OdgmCollectionStatus};
@@ -93,11 +94,13 @@ pub fn check_data_protection(
     Ok(())
 }
 
-/// The first property of a collection that would change, with both values.
+/// The first property of a collection that would change, with both values. Members of `raft` come and go
+/// without a loss, and fewer nodes are checked on their own.
 fn difference(
     old: &OdgmCollectionStatus,
     new: &OdgmCollectionStatus,
 ) -> Option<(&'static str, String, String)> {
+    let grows = old.shard_type == new.shard_type && new.shard_type == shard_type(ShardType::Raft);
     [
         ("partition count", old.partition_count.to_string(), new.partition_count.to_string()),
         ("shard type", old.shard_type.clone(), new.shard_type.clone()),
@@ -105,7 +108,7 @@ fn difference(
         ("persistence", old.persistence_mode.clone(), new.persistence_mode.clone()),
     ]
     .into_iter()
-    .find(|(_, from, to)| from != to)
+    .find(|(what, from, to)| from != to && !(grows && *what == "replication"))
 }
 
 pub fn collection_status(plan: &CollectionPlan) -> OdgmCollectionStatus {
@@ -183,32 +186,36 @@ mod tests {
     }
 
     fn collection(extra: &Value) -> Value {
-        let mut collection = json!({
-            "name": "a", "partition_count": 4, "replica_count": 3,
-            "shard_type": "raft", "persistence_mode": "persistent",
-        });
+        of_nodes(5, extra)
+    }
+
+    fn of_nodes(nodes: i32, extra: &Value) -> Value {
+        let mut collection =
+            json!({"name": "a", "partition_count": 4, "persistence_mode": "persistent"});
         for (name, value) in extra.as_object().unwrap() {
             collection[name] = value.clone();
         }
-        grid(&json!({"collections": [collection], "replicas": 5}))
+        grid(&json!({"collections": [collection], "replicas": nodes}))
     }
 
     #[test]
     fn changes_that_lose_data_need_permission() {
-        let status = status_of(&collection(&json!({})));
-        guarded(&collection(&json!({})), &status).unwrap();
-        for (change, word) in [
-            (json!({"partition_count": 8}), "partition count"),
-            (json!({"shard_type": "basic"}), "shard type"),
-            (json!({"replica_count": 5}), "replication"),
-            (json!({"persistence_mode": "ephemeral"}), "persistence"),
+        let ephemeral = json!({"persistence_mode": "ephemeral"});
+        for (nodes, changed, word) in [
+            (5, of_nodes(5, &json!({"partition_count": 8})), "partition count"),
+            (1, of_nodes(3, &json!({})), "shard type"),
+            (1, of_nodes(1, &ephemeral), "persistence"),
+            (5, of_nodes(3, &json!({})), "from 5 nodes to 3"),
+            (3, of_nodes(1, &json!({})), "from 3 nodes to 1"),
         ] {
-            let message = guarded(&collection(&change), &status).unwrap_err();
+            let status = status_of(&of_nodes(nodes, &json!({})));
+            guarded(&of_nodes(nodes, &json!({})), &status).unwrap();
+            let message = guarded(&changed, &status).unwrap_err();
             assert!(message.contains(word) && message.contains("allow_data_loss"), "{message}");
-            let allowed =
-                with(&collection(&change), "/data_retention/allow_data_loss", json!(true));
+            let allowed = with(&changed, "/data_retention/allow_data_loss", json!(true));
             guarded(&allowed, &status).unwrap();
         }
+        let status = status_of(&collection(&json!({})));
         let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(3));
         assert!(guarded(&fewer, &status).unwrap_err().contains("from 5 nodes to 3"));
         let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(7));
@@ -217,11 +224,10 @@ mod tests {
 
     #[test]
     fn ephemeral_collections_are_not_protected() {
-        let ephemeral = collection(&json!({"persistence_mode": "ephemeral"}));
-        let status = status_of(&ephemeral);
+        let status = status_of(&of_nodes(1, &json!({"persistence_mode": "ephemeral"})));
         let other = json!({"persistence_mode": "ephemeral", "partition_count": 8});
-        guarded(&collection(&other), &status).unwrap();
-        guarded(&collection(&json!({})), &status).unwrap();
+        guarded(&of_nodes(1, &other), &status).unwrap();
+        guarded(&of_nodes(3, &json!({})), &status).unwrap();
     }
 
     /// Claims stay when the grid is removed.

@@ -146,13 +146,17 @@ fn version(request: &Request<'_>) -> Reason {
 
 /// Warns of settings that have no effect yet.
 fn warn_of_unsupported(classes: &[&ResolvedClass], warnings: &mut Vec<String>) {
-    for ResolvedClass { key, functions, bindings, .. } in classes {
-        for it in functions.iter().filter(|it| it.function.kind() == FunctionType::Macro) {
+    for class in classes {
+        let ResolvedClass { key, functions, bindings, .. } = class;
+        let macros = functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
+        // The data grid executes macros and checks callers of methods.
+        for it in macros.filter(|_| !class.has_grid()) {
             warnings.push(format!("{key}/{}: only `oprc invoke` executes macros", it.key));
         }
         for it in bindings.iter().filter(|it| it.access == Some(Access::Private)) {
+            let what = if class.has_grid() { "the Service of its function" } else { "it" };
             warnings.push(format!(
-                "{key}/{}: PRIVATE access is not enforced; any pod in the cluster can call it",
+                "{key}/{}: PRIVATE access is not enforced; any pod in the cluster can call {what}",
                 it.name
             ));
         }

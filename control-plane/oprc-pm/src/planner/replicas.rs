@@ -5,8 +5,8 @@ use oprc_rest::Reason;
 use oprc_unit::{
     UnitSpec,
     availability::{MAX_COPIES, Needs, availability_of, copies, floor},
-    replication::{copies_needed, is_raft, raft_copies, required_availability},
-    spec::{Collection, CollectionSpec, ResourceAllocation},
+    replication::{copies_needed, engine, requested_shard_type, required_availability},
+    spec::{Collection, CollectionSpec, ResourceAllocation, ShardType},
 };
 
 use super::{
@@ -22,10 +22,11 @@ struct Rules<'a> {
     target: Option<(f64, String)>,
     needs: Needs,
     why: &'static str,
+    shard_type: Option<ShardType>,
 }
 
-/// Sets the number of copies of collections and of the grid, which has a node for each copy. Returns
-/// the default of collections that set none.
+/// Sets the number of copies of collections and of the grid. Each node has a copy of every collection,
+/// so the largest number applies to all of them.
 pub(super) fn replicas(
     spec: &mut UnitSpec,
     deployment: &OClassDeployment,
@@ -35,53 +36,39 @@ pub(super) fn replicas(
 ) -> (i32, Vec<Reason>) {
     let (needs, why) = copies_needed(spec);
     let target = required_availability(spec).map(|(target, who)| (target, who.to_owned()));
-    let rules = Rules { class, place, target, needs, why };
-    let raft: Vec<bool> = spec
-        .odgm_config
-        .iter()
-        .flat_map(|config| config.collections.iter())
-        .map(|collection| is_raft(spec, collection))
-        .collect();
-    let mut reasons = Vec::new();
-    let mut own: Option<(i32, String)> = None;
-    let mut all_set = !raft.is_empty();
-    let collections = spec.odgm_config.iter_mut().flat_map(|it| &mut it.collections);
-    for (at, (collection, raft)) in collections.zip(raft).enumerate() {
-        let Collection::Spec(CollectionSpec { name, replica_count: Some(count), .. }) = collection
-        else {
-            all_set = false;
-            continue;
-        };
+    let shard_type = requested_shard_type(spec);
+    let rules = Rules { class, place, target, needs, why, shard_type };
+    let config = spec.odgm_config.as_ref();
+    let collections = config.into_iter().flat_map(|it| &it.collections);
+    let own: Vec<_> = collections.map(|it| (it.name().to_owned(), it.replica_count())).collect();
+    let all_set = !own.is_empty() && own.iter().all(|(_, count)| count.is_some());
+    let own = own.into_iter().filter_map(|(name, count)| {
         let whose = format!("replicaCount of collection {name}");
-        let needs = if raft { Needs::Quorum } else { Needs::Any };
-        let (number, because) = rules.requested(*count, &whose, needs, findings);
-        *count = number;
-        let field = format!("odgm_config.collections[{at}].replica_count");
-        reasons.push(reason(field, number.to_string(), because.as_str()));
-        if own.as_ref().is_none_or(|(most, _)| number > *most) {
-            own = Some((number, because));
+        Some(rules.requested(count?, &whose, findings))
+    });
+    let own = own.reduce(|most, it| if it.0 > most.0 { it } else { most });
+    let default = match deployment.replica_count {
+        Some(count) if rules.target.is_none() => {
+            Some(rules.rounded(count, "set in the deployment (replicaCount)".to_owned()))
         }
-    }
-    let (default, because) = match (deployment.replica_count, &own) {
-        (Some(count), _) if rules.target.is_none() => {
-            rounded(count, "set in the deployment (replicaCount)".to_owned(), needs)
-        }
-        (Some(count), _) => {
-            rules.requested(count, "replicaCount of the deployment", needs, findings)
-        }
-        (None, Some(most)) if all_set => most.clone(),
-        (None, _) => rules.by_availability(findings),
+        Some(count) => Some(rules.requested(count, "replicaCount of the deployment", findings)),
+        None if all_set => None,
+        None => Some(rules.by_availability(findings)),
+    };
+    let (factor, why) = match (default, own) {
+        (Some(default), Some(own)) if own.0 > default.0 => own,
+        (Some(default), _) => default,
+        (None, own) => own.unwrap_or((1, String::new())),
     };
     if let Some(config) = &mut spec.odgm_config {
-        config.replica_count = Some(default);
-    }
-    let (factor, why) = match own {
-        Some((most, why)) if most > default => {
-            reasons.push(reason("odgm_config.replica_count", default.to_string(), because));
-            (most, why)
+        config.replica_count = Some(factor);
+        for collection in &mut config.collections {
+            if let Collection::Spec(CollectionSpec { replica_count: Some(count), .. }) = collection
+            {
+                *count = factor;
+            }
         }
-        _ => (default, because),
-    };
+    }
     spec.resource_allocation = Some(ResourceAllocation { replication_factor: Some(factor) });
     let ready = place.facts.ready_nodes;
     if place.facts.nodes_known && usize::try_from(factor).is_ok_and(|factor| factor > ready) {
@@ -91,20 +78,19 @@ pub(super) fn replicas(
             place.cluster
         ));
     }
-    reasons.insert(0, reason("resource_allocation.replication_factor", factor.to_string(), why));
-    (default, reasons)
+    (factor, vec![reason("resource_allocation.replication_factor", factor.to_string(), why)])
 }
 
 impl Rules<'_> {
     /// The number of copies if none is set, and why.
     fn by_availability(&self, findings: &mut Findings) -> (i32, String) {
         let Some((target, who)) = &self.target else {
-            return (1, "no availability is required".to_owned());
+            return self.rounded(1, "no availability is required".to_owned());
         };
         let node = self.place.facts.node_availability;
         if let Some((number, because)) = copies(*target, self.needs, node) {
             let because = if node.is_some() { format!("{because}; {}", self.why) } else { because };
-            return rounded(number, format!("{who} requires {because}"), self.needs);
+            return self.rounded(number, format!("{who} requires {because}"));
         }
         let message = format!(
             "{} requires availability {target}, which up to {MAX_COPIES} copies don't reach on the \
@@ -120,15 +106,9 @@ impl Rules<'_> {
     }
 
     /// The requested number of copies, raised to the minimum for the availability.
-    fn requested(
-        &self,
-        count: i32,
-        whose: &str,
-        needs: Needs,
-        findings: &mut Findings,
-    ) -> (i32, String) {
+    fn requested(&self, count: i32, whose: &str, findings: &mut Findings) -> (i32, String) {
         let Some((target, who)) = &self.target else {
-            return rounded(count, whose.to_owned(), needs);
+            return self.rounded(count, whose.to_owned());
         };
         let (class, cluster) = (self.class, self.place.cluster);
         let min = floor(*target);
@@ -139,9 +119,9 @@ impl Rules<'_> {
             ));
         }
         let because = format!("{whose} is {count}; availability {target} requires at least {min}");
-        let (number, because) = rounded(count.max(min), because, needs);
+        let (number, because) = self.rounded(count.max(min), because);
         if let Some(node) = self.place.facts.node_availability {
-            let reached = availability_of(needs, node, number);
+            let reached = availability_of(self.needs, node, number);
             if reached + 1e-12 < *target {
                 findings.warn(format!(
                     "{class} on {cluster}: {number} copies on nodes at {node} reach {reached:.6}, \
@@ -151,16 +131,15 @@ impl Rules<'_> {
         }
         (number, because)
     }
-}
 
-/// Raises two copies under consensus to three, with the reason.
-fn rounded(number: i32, because: String, needs: Needs) -> (i32, String) {
-    match needs {
-        Needs::Quorum if raft_copies(number) != number => {
-            let raised = raft_copies(number);
-            let why = "two copies under consensus are less available than one";
-            (raised, format!("{because}; raised to {raised}: {why}"))
+    /// Raises the number of copies under consensus to an odd one of at least three, with the reason.
+    fn rounded(&self, number: i32, because: String) -> (i32, String) {
+        let (engine, nodes) = engine(number, self.shard_type);
+        // Admission rejects several copies without consensus, and must see how many.
+        if self.needs == Needs::Any || engine != ShardType::Raft || nodes == number {
+            return (number, because);
         }
-        _ => (number, because),
+        let why = "consensus needs an odd number of at least 3";
+        (nodes, format!("{because}; raised to {nodes}: {why}"))
     }
 }

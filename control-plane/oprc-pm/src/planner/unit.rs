@@ -43,6 +43,7 @@ pub(super) fn draft<'a>(
         package: &request.package.name,
         version: &request.package.version,
         class,
+        classes: &request.package.classes,
         deployment,
         member: place.member,
         environment: place.environment,

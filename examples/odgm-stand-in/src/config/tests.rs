@@ -1,11 +1,10 @@
 use super::*;
 
 const COLLECTION: &str = r#"[
-    {"name": "a.b", "partition_count": 4, "replica_count": 2, "shard_type": "raft",
+    {"name": "a.b", "partition_count": 4, "shard_type": "raft",
      "persistence_mode": "persistent", "access_patterns": ["read_write"],
-     "shard_assignments": [{"primary": 0, "owners": [0, 1], "shard_ids": [0]}],
-     "invocations": {"fn_routes": {"f": {"url": "http://f", "stateless": true, "standby": false}}}},
-    {"name": "c", "partition_count": 1, "replica_count": 1, "shard_type": "mst",
+     "shard_assignments": [{"primary": 0, "owners": [0, 1], "shard_ids": [0]}]},
+    {"name": "c", "partition_count": 1, "shard_type": "basic",
      "persistence_mode": "ephemeral", "access_patterns": []}]"#;
 
 fn valid() -> Variables {
@@ -13,21 +12,11 @@ fn valid() -> Variables {
         ("ODGM_HTTP_PORT", "8080"),
         ("ODGM_NODE_ID", "grid-0"),
         ("ODGM_NODE_ADDR", "http://grid-0.grid:8080"),
-        ("ODGM_MEMBERS", "grid-0.grid:8080,http://grid-1.grid:8080"),
         ("ODGM_COLLECTIONS", "a.b,c"),
         ("ODGM_COLLECTION", COLLECTION),
         ("ODGM_CLUSTER_ID", "grid"),
-        ("ODGM_EVENTS_ENABLED", "true"),
-        ("ODGM_MAX_TRIGGER_DEPTH", "10"),
-        ("ODGM_TRIGGER_TIMEOUT_MS", "30000"),
-        (
-            "ODGM_EVENT_TRIGGERS",
-            r#"[{"function_key": "f", "collection_filters": ["*"], "async_execution": true}]"#,
-        ),
-        ("ODGM_MAX_SESSIONS", "100"),
-        ("ODGM_REFLECTION_ENABLED", "false"),
         ("ODGM_LOG", "info"),
-        ("OPRC_ZENOH_PORT", "7447"),
+        ("ODGM_CLASS_FILE", "/etc/odgm/class.json"),
     ];
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
@@ -41,14 +30,10 @@ fn with(name: &str, value: &str) -> Result<Config, String> {
 #[test]
 fn reads_valid_variables() {
     let config = Config::read(&valid()).unwrap();
-    assert_eq!((config.http_port, config.zenoh_port), (8080, 7447));
+    assert_eq!((config.http_port, config.address.as_str()), (8080, "http://grid-0.grid:8080"));
     assert_eq!((config.node_id.as_str(), config.cluster_id.as_str()), ("grid-0", "grid"));
-    let hosts: Vec<_> = config.members.iter().map(|member| member.host.as_str()).collect();
-    assert_eq!(hosts, ["grid-0.grid", "grid-1.grid"]);
-    assert_eq!(config.members[1].address, "http://grid-1.grid:8080");
     assert_eq!(config.collections.len(), 2);
     assert_eq!((config.data_dir, config.unready_until, config.exit_after), (None, None, None));
-    assert!(with("ODGM_BATCH_SIZE", "10").is_ok());
     assert!(with("ODGM_DATA_DIR", "/data").is_ok());
 }
 
@@ -71,35 +56,16 @@ fn errors_name_missing_variables() {
 }
 
 #[test]
-fn triggers_are_optional_without_events() {
-    let mut variables = valid();
-    variables.insert("ODGM_EVENTS_ENABLED".to_owned(), "false".to_owned());
-    variables.remove("ODGM_EVENT_TRIGGERS");
-    assert!(Config::read(&variables).is_ok());
-    variables.insert("ODGM_EVENT_TRIGGERS".to_owned(), "{}".to_owned());
-    assert!(Config::read(&variables).is_err());
-}
-
-#[test]
 fn errors_name_invalid_variables() {
-    let invalid: [(&str, &[&str]); 20] = [
+    let invalid: [(&str, &[&str]); 11] = [
         ("ODGM_HTTP_PORT", &["", "0", "65536", "http"]),
         ("ODGM_NODE_ID", &["", " "]),
         ("ODGM_NODE_ADDR", &["grid-0:8080", "http://grid-0:8081", "http://:8080", "http://grid-0"]),
-        ("ODGM_MEMBERS", &["", "grid-0", "grid-0:8080,", "grid-0:0", "https://grid-0:8080"]),
         ("ODGM_COLLECTIONS", &["a.b,,c"]),
         ("ODGM_COLLECTION", &["", "{}", "[{}]", "[]", r#"["a.b", "c"]"#]),
         ("ODGM_CLUSTER_ID", &[""]),
-        ("ODGM_EVENTS_ENABLED", &["", "yes", "True"]),
-        ("ODGM_MAX_TRIGGER_DEPTH", &["0", "-1", "many"]),
-        ("ODGM_TRIGGER_TIMEOUT_MS", &["0"]),
-        ("ODGM_EVENT_TRIGGERS", &["", "[{}]", r#"[{"function_key": "f", "sync": true}]"#]),
-        ("ODGM_BATCH_SIZE", &["", "0"]),
-        ("ODGM_BATCH_TIMEOUT_MS", &["1s"]),
-        ("ODGM_MAX_SESSIONS", &["0"]),
-        ("ODGM_REFLECTION_ENABLED", &["1"]),
         ("ODGM_LOG", &[""]),
-        ("OPRC_ZENOH_PORT", &["0"]),
+        ("ODGM_CLASS_FILE", &[""]),
         ("ODGM_DATA_DIR", &[""]),
         ("STAND_IN_UNREADY_UNTIL", &[""]),
         ("STAND_IN_EXIT_AFTER_MS", &["soon"]),
@@ -117,13 +83,10 @@ fn errors_name_invalid_variables() {
 fn validates_each_field_of_a_collection() {
     for (right, wrong) in [
         (r#""partition_count": 4"#, r#""partition_count": 0"#),
-        (r#""replica_count": 2"#, r#""replica_count": 0"#),
-        (r#""replica_count": 2"#, r#""replica_count": 3"#),
-        (r#""replica_count": 2"#, r#""replicas": 2"#),
+        (r#""partition_count": 4"#, r#""partitions": 4"#),
         (r#""raft""#, r#""paxos""#),
         (r#""ephemeral""#, r#""durable""#),
         (r#"["read_write"]"#, "[1]"),
-        (r#""url": "http://f", "#, ""),
         (r#""name": "a.b""#, r#""name": "b""#),
     ] {
         let text = COLLECTION.replacen(right, wrong, 1);

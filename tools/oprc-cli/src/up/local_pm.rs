@@ -67,7 +67,7 @@ pub(super) async fn start_crm(cluster: &Cluster) -> Result<String> {
         "--profile=dev".to_owned(),
         "--kubernetes-namespace=default".to_owned(),
         "--features-odgm=true".to_owned(),
-        "--odgm-image=oprc.local/odgm-stand-in:dev".to_owned(),
+        "--odgm-image=oprc.local/oprc-odgm:dev".to_owned(),
         "--proxy-image=oprc.local/oprc-proxy:dev".to_owned(),
     ];
     let kubeconfig = ("KUBECONFIG".to_owned(), cluster.kubeconfig().display().to_string());

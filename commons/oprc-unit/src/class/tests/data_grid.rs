@@ -6,7 +6,7 @@ use super::{check, check_in, plain, platform, with};
 use crate::{
     class::{CollectionPlan, OdgmPlan},
     platform::{Platform, Profile},
-    spec::{AccessPattern, PersistenceMode, ShardType},
+    spec::{Access, AccessPattern, PersistenceMode, ShardType},
 };
 
 /// A class with a data grid.
@@ -45,7 +45,6 @@ fn violations_name_the_field() {
         (json!({"limits": {"memory": "x"}}), "odgm_config.limits.memory"),
         (json!({"storage": {"size": "x"}}), "odgm_config.storage.size"),
         (json!({"env": [{"name": "ODGM_LOG"}]}), "odgm_config.env[0].name"),
-        (json!({"env": [{"name": "OPRC_ZENOH_PORT"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "no name"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "A"}, {"name": "A"}]}), "odgm_config.env[1].name"),
         (json!({"collections": ["a,b"]}), "odgm_config.collections[0].name"),
@@ -90,9 +89,9 @@ fn default_collection_depends_on_the_state_type() {
     };
     let plain = vec![AccessPattern::ReadWrite];
     let batch = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
-    assert_eq!(by("SINGLETON"), ("Cart_singleton".to_owned(), 1, 3, plain.clone()));
-    assert_eq!(by("COLLECTION"), ("Cart_collection".to_owned(), 4, 3, batch));
-    assert_eq!(by("NORMAL"), ("Cart_data".to_owned(), 1, 3, plain));
+    assert_eq!(by("SINGLETON"), ("Cart_singleton".to_owned(), 1, 5, plain.clone()));
+    assert_eq!(by("COLLECTION"), ("Cart_collection".to_owned(), 4, 5, batch));
+    assert_eq!(by("NORMAL"), ("Cart_data".to_owned(), 1, 5, plain));
 }
 
 #[test]
@@ -105,7 +104,7 @@ fn named_collections_replace_the_default() {
     let found: Vec<_> =
         plan(&spec).collections.iter().map(|it| (it.name.clone(), it.partitions)).collect();
     assert_eq!(found, [("a".to_owned(), 4), ("b".to_owned(), 7)]);
-    assert_eq!(plan(&grid(&json!({}))).collections, [], "a class without state has no collection");
+    assert_eq!(only(&grid(&json!({}))).name, "shop_data");
 }
 
 #[test]
@@ -133,75 +132,108 @@ fn partition_count_depends_on_throughput() {
 }
 
 #[test]
-fn shard_type_depends_on_replicas_latency_and_consistency() {
-    let by = |replicas: i32, latency: Option<i32>, consistency: Option<&str>| {
-        let spec = grid(&json!({"collections": ["a"], "replicas": replicas}));
-        let mut spec = with(&spec, "/nfr_requirements", json!({}));
-        if let Some(latency) = latency {
-            spec["nfr_requirements"]["max_latency_ms"] = json!(latency);
-        }
-        if let Some(consistency) = consistency {
-            spec["nfr_requirements"]["consistency"] = json!(consistency);
-        }
-        only(&spec).shard_type
-    };
-    assert_eq!(by(1, None, None), ShardType::Basic);
-    assert_eq!(by(1, None, Some("strong")), ShardType::Basic, "one copy always agrees with itself");
-    assert_eq!(by(3, None, None), ShardType::Raft);
-    assert_eq!(by(3, Some(49), None), ShardType::Basic);
-    assert_eq!(by(3, Some(50), None), ShardType::Raft);
-    assert_eq!(by(3, Some(49), Some("strong")), ShardType::Raft);
-    assert_eq!(by(3, None, Some("eventual")), ShardType::Basic);
-    let explicit =
-        json!({"collections": ["a", {"name": "b", "shard_type": "basic"}], "shard_type": "mst"});
-    let found = plan(&grid(&explicit)).collections;
-    assert_eq!((found[0].shard_type, found[1].shard_type), (ShardType::Mst, ShardType::Basic));
-}
-
-#[test]
-fn consistency_of_the_state_overrides_requirements() {
-    let spec = grid(&json!({"collections": ["a"], "replicas": 3}));
-    let spec = with(&spec, "/nfr_requirements/consistency", json!("strong"));
-    let spec = with(&spec, "/state/consistency", json!("eventual"));
-    assert_eq!(only(&spec).shard_type, ShardType::Basic);
-}
-
-#[test]
-fn replicas_are_limited_by_the_number_of_nodes() {
-    let collection = json!({"name": "a", "replica_count": 5, "shard_type": "basic"});
-    let spec = grid(&json!({"collections": [collection], "replicas": 2}));
-    assert_eq!((plan(&spec).replicas, only(&spec).replicas), (2, 2));
-    // The replication factor is a minimum for the number of nodes.
-    let spec = with(&spec, "/resource_allocation/replication_factor", json!(3));
-    assert_eq!((plan(&spec).replicas, only(&spec).replicas), (3, 3));
-    let spec = with(&spec, "/resource_allocation/replication_factor", json!(1));
-    assert_eq!(plan(&spec).replicas, 2);
-}
-
-#[test]
-fn two_copies_under_consensus_become_three() {
+fn several_copies_mean_raft_with_an_odd_number_of_nodes() {
     let by = |config: Value| {
-        let spec = grid(&config);
-        (
-            plan(&spec).replicas,
-            plan(&spec).collections.iter().map(|it| it.replicas).collect::<Vec<_>>(),
-        )
+        let plan = plan(&grid(&config));
+        let collection = plan.collections[0].clone();
+        assert_eq!((collection.shard_type, collection.replicas), (plan.engine, plan.replicas));
+        (plan.engine, plan.replicas, plan.needed())
     };
-    let raft = json!({"collections": ["a"], "replicas": 2, "shard_type": "raft"});
-    assert_eq!(by(raft), (3, vec![3]));
-    // By default copies agree by consensus.
-    assert_eq!(by(json!({"collections": ["a"], "replicas": 2})), (3, vec![3]));
-    let mixed = json!({"replicas": 2, "collections": [
-        {"name": "a", "shard_type": "raft", "replica_count": 2},
-        {"name": "b", "shard_type": "basic", "replica_count": 2},
-    ]});
-    assert_eq!(by(mixed), (3, vec![3, 2]));
-    assert_eq!(by(json!({"collections": ["a"], "replicas": 2, "shard_type": "mst"})), (2, vec![2]));
-    assert_eq!(
-        by(json!({"collections": ["a"], "replicas": 1, "shard_type": "raft"})),
-        (1, vec![1])
+    assert_eq!(by(json!({"collections": ["a"]})), (ShardType::Basic, 1, 1));
+    assert_eq!(by(json!({"shard_type": "basic"})), (ShardType::Basic, 1, 1));
+    assert_eq!(by(json!({"replicas": 2})), (ShardType::Raft, 3, 2));
+    assert_eq!(by(json!({"replicas": 4})), (ShardType::Raft, 5, 3));
+    assert_eq!(by(json!({"replicas": 98})), (ShardType::Raft, 99, 50));
+    assert_eq!(by(json!({"shard_type": "raft"})), (ShardType::Raft, 3, 2));
+    assert_eq!(by(json!({"replica_count": 3})), (ShardType::Raft, 3, 2));
+    let own = json!({"collections": ["b", {"name": "a", "replica_count": 5}]});
+    assert_eq!(by(own), (ShardType::Raft, 5, 3));
+    let own = json!({"collections": ["b", {"name": "a", "shard_type": "raft"}]});
+    assert_eq!(by(own), (ShardType::Raft, 3, 2));
+    // Neither latency nor consistency allow several copies without consensus.
+    let spec = with(&grid(&json!({"replicas": 3})), "/nfr_requirements/max_latency_ms", json!(20));
+    let spec = with(&spec, "/state/consistency", json!("eventual"));
+    assert_eq!(plan(&spec).engine, ShardType::Raft);
+}
+
+#[test]
+fn the_largest_number_of_copies_applies() {
+    let spec = grid(&json!({"collections": ["a"], "replicas": 3}));
+    let spec = with(&spec, "/resource_allocation/replication_factor", json!(5));
+    assert_eq!((plan(&spec).replicas, only(&spec).replicas), (5, 5));
+    let spec = with(&spec, "/resource_allocation/replication_factor", json!(1));
+    assert_eq!(plan(&spec).replicas, 3);
+}
+
+#[test]
+fn an_engine_that_cannot_do_what_is_asked_is_rejected_with_the_reason() {
+    for (config, field, reason) in [
+        (json!({"shard_type": "mst"}), "odgm_config.shard_type", "mst isn't supported"),
+        (
+            json!({"collections": [{"name": "a", "shard_type": "mst"}]}),
+            "odgm_config.collections[0].shard_type",
+            "mst isn't supported",
+        ),
+        (
+            json!({"shard_type": "basic", "replicas": 2}),
+            "odgm_config.shard_type",
+            "basic keeps one copy, but 2 are required",
+        ),
+        (
+            json!({"collections": [{"name": "a", "shard_type": "basic", "replica_count": 3}]}),
+            "odgm_config.collections[0].shard_type",
+            "basic keeps one copy, but 3 are required",
+        ),
+        (
+            json!({"collections": [
+                {"name": "a", "shard_type": "basic"}, {"name": "b", "shard_type": "raft"},
+            ]}),
+            "odgm_config.collections[1].shard_type",
+            "set the same shard_type for all",
+        ),
+        (
+            json!({"shard_type": "raft", "collections": [{"name": "a", "shard_type": "basic"}]}),
+            "odgm_config.collections[0].shard_type",
+            "set the same shard_type for all",
+        ),
+        (
+            json!({"collections": [
+                {"name": "a", "persistence_mode": "persistent"},
+                {"name": "b", "persistence_mode": "ephemeral"},
+            ]}),
+            "odgm_config.collections[1].persistence_mode",
+            "set the same persistence for all",
+        ),
+        (
+            json!({"replicas": 3, "collections": [{"name": "a", "persistence_mode": "ephemeral"}]}),
+            "odgm_config.collections[0].persistence_mode",
+            "raft stores its log on volumes",
+        ),
+    ] {
+        let rejection = check(&grid(&config)).unwrap_err();
+        let fields: Vec<_> = rejection.violations.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, [field], "{config}");
+        assert!(rejection.message.contains(reason), "{}", rejection.message);
+    }
+    let spec = with(&grid(&json!({"replicas": 3})), "/state/persistence", json!("ephemeral"));
+    assert_eq!(check(&spec).unwrap_err().violations[0].field, "state.persistence");
+    let spec = with(
+        &grid(&json!({"shard_type": "basic"})),
+        "/nfr_requirements/availability",
+        json!(0.999),
     );
-    assert_eq!(by(json!({"collections": ["a"], "replicas": 4, "shard_type": "raft"})).0, 4);
+    assert!(check(&spec).unwrap_err().message.contains("but 3 are required"));
+}
+
+/// A member without a volume would be lost with its pod.
+#[test]
+fn raft_is_persistent_in_every_profile() {
+    for profile in [Profile::Dev, Profile::Edge, Profile::Full] {
+        let mut environment = Platform::of(profile);
+        environment.features.odgm = true;
+        let plan = check_in(&grid(&json!({"replicas": 3})), &environment).unwrap().odgm.unwrap();
+        assert!(plan.persistent() && plan.stateful());
+    }
 }
 
 /// Classes created by `kubectl` or plain gRPC have no plan: the same rules apply to them.
@@ -249,8 +281,8 @@ fn bindings_create_triggers() {
     let found = plan(&spec);
     assert!(found.events);
     assert_eq!(found.triggers.len(), 1);
-    assert_eq!(found.triggers[0].function_key, "f");
-    assert_eq!(found.triggers[0].collection_filters, ["a"]);
+    assert_eq!(found.triggers[0].method, "y");
+    assert_eq!(found.triggers[0].collections, ["a"]);
     assert!(found.triggers[0].async_execution);
 
     // A disabled function has no triggers.
@@ -263,7 +295,7 @@ fn bindings_create_triggers() {
 fn a_trigger_may_name_the_single_function() {
     let config = json!({"event_processing": {"event_triggers": [{"function_key": "shop"}]}});
     let spec = json!({"function": {"image": "img"}, "addons": ["odgm"], "odgm_config": config});
-    assert_eq!(plan(&spec).triggers[0].function_key, "shop");
+    assert_eq!(plan(&spec).triggers[0].method, "shop");
 }
 
 /// The layout of stored data doesn't change when a function is disabled.
@@ -284,12 +316,51 @@ fn requirements_of_disabled_functions_count() {
 }
 
 #[test]
-fn the_strictest_consistency_applies() {
-    let mut spec = grid(&json!({"collections": ["a"], "replicas": 3}));
-    spec["nfr_requirements"] = json!({"consistency": "eventual"});
-    assert_eq!(only(&spec).shard_type, ShardType::Basic);
-    spec["functions"][0]["requirements"] = json!({"consistency": "strong"});
-    assert_eq!(only(&spec).shard_type, ShardType::Raft);
+fn methods_are_bindings_or_functions_without_any() {
+    let mut spec = grid(&json!({"event_processing": {"event_triggers": [{"function_key": "f"}]}}));
+    spec["functions"] = json!([
+        {"key": "f", "image": "i", "access": "PUBLIC", "bindings": [
+            {"name": "x", "condition": "args.n > 0"},
+            {"name": "y", "access": "PRIVATE"},
+        ]},
+        {"key": "g", "image": "i", "access": "PRIVATE"},
+        {"key": "off", "image": "i"},
+        {"key": "m", "type": "MACRO", "macro": {"steps": [
+            {"method": "x", "as": "one", "arg_refs": {"a": "$args.a"}},
+            {"method": "off"},
+            {"method": "elsewhere", "target": "$.friend", "inputs": ["one.key", "$.count"]},
+        ], "output": "one"}},
+    ]);
+    spec["disabled_functions"] = json!(["off"]);
+    let found = plan(&spec);
+    let methods: Vec<_> = found
+        .methods
+        .iter()
+        .map(|it| (it.name.as_str(), it.function.as_str(), it.access, it.condition.as_deref()))
+        .collect();
+    let expected = [
+        ("x", "f", Access::Public, Some("args.n > 0")),
+        ("y", "f", Access::Private, None),
+        ("g", "g", Access::Private, None),
+    ];
+    assert_eq!(methods, expected);
+    assert_eq!((found.macros.len(), found.macros[0].name.as_str()), (1, "m"));
+    assert_eq!(found.triggers[0].method, "x");
+    for (pointer, value, field) in [
+        ("/functions/1/bindings", json!([{"name": "x"}]), "functions[1].bindings[0].name"),
+        ("/functions/1/key", json!("x"), "functions[1].key"),
+        ("/functions/0/bindings/0/condition", json!("1 +"), "functions[0].bindings[0].condition"),
+        ("/functions/3/macro/steps/0/method", json!("z"), "functions[3].macro.steps[0].method"),
+        ("/functions/3/macro/steps/1/as", json!("one"), "functions[3].macro.steps[1].as"),
+        ("/functions/3/macro/steps/0/target", json!("one"), "functions[3].macro.steps[0]"),
+        ("/functions/3/macro/steps/0/target", json!("$x"), "functions[3].macro.steps[0]"),
+        ("/functions/3/macro/output", json!("two"), "functions[3].macro.output"),
+        ("/functions/3/macro", json!({}), "functions[3].macro.steps"),
+        ("/functions/1/macro", json!({"steps": [{"method": "x"}]}), "functions[1].macro"),
+    ] {
+        let rejection = check(&with(&spec, pointer, value.clone())).unwrap_err();
+        assert_eq!(rejection.violations[0].field, field, "{pointer}: {rejection:?}");
+    }
 }
 
 #[test]

@@ -8,11 +8,11 @@ use k8s_openapi::{
 use super::{DesiredObject, Labels, desired_object, selector};
 use crate::kinds::DISRUPTION_BUDGET;
 
-pub(crate) fn budget(metadata: ObjectMeta, pods: Labels) -> DesiredObject {
+pub(crate) fn budget(metadata: ObjectMeta, pods: Labels, max_unavailable: i32) -> DesiredObject {
     let object = PodDisruptionBudget {
         metadata,
         spec: Some(PodDisruptionBudgetSpec {
-            max_unavailable: Some(IntOrString::Int(1)),
+            max_unavailable: Some(IntOrString::Int(max_unavailable)),
             selector: Some(selector(pods)),
             ..PodDisruptionBudgetSpec::default()
         }),

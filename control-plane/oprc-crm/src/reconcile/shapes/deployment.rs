@@ -49,7 +49,7 @@ fn objects(
     );
     let mut objects = vec![service(context, plan), deployment];
     objects.extend(plan.autoscaled.then(|| autoscaler(context, plan)));
-    objects.extend(plan.is_many().then(|| budget(meta(), context.function_selector(plan))));
+    objects.extend(plan.is_many().then(|| budget(meta(), context.function_selector(plan), 1)));
     objects
 }
 

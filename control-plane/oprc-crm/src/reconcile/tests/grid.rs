@@ -8,13 +8,12 @@ use crate::{
     kinds::{DEPLOYMENT, STATEFUL_SET},
 };
 
-fn spec(replicas: i32, shard_type: &str) -> Value {
+fn spec(replicas: i32) -> Value {
     json!({
         "functions": [{"key": "alpha", "image": "img:1", "provision": {"min_scale": 1}}],
         "addons": ["odgm"],
-        "odgm_config": {"replicas": replicas, "collections": [
-            {"name": "things", "shard_type": shard_type, "persistence_mode": "ephemeral"},
-        ]},
+        "odgm_config": {"replicas": replicas, "collections": ["things"]},
+        "data_retention": {"allow_data_loss": true},
     })
 }
 
@@ -44,10 +43,10 @@ fn init_containers(cluster: &Cluster) -> Vec<Value> {
 #[test]
 fn functions_wait_in_their_pods_until_a_node_is_available() {
     let mut seen = Vec::new();
-    for replicas in [1, 3, 5] {
+    for replicas in [3, 5] {
         let mut cluster = Cluster::new();
         cluster.stopped.extend([STATEFUL_SET, DEPLOYMENT]);
-        cluster.set_spec(&spec(replicas, "raft"));
+        cluster.set_spec(&spec(replicas));
         cluster.reconcile();
         let containers = init_containers(&cluster);
         assert_eq!(containers[0]["args"], json!(["wait", "shop-odgm-svc:8081"]));
@@ -58,34 +57,34 @@ fn functions_wait_in_their_pods_until_a_node_is_available() {
 
 #[test]
 fn functions_on_knative_are_created_when_enough_nodes_are_available() {
-    for (shard_type, needed) in [("raft", 2), ("basic", 3)] {
+    for (nodes, needed) in [(3, 2), (5, 3)] {
         let mut cluster = Cluster::new();
         cluster.stopped.insert(STATEFUL_SET);
-        let mut spec = spec(3, shard_type);
+        let mut spec = spec(nodes);
         spec["selected_template"] = json!("knative");
         cluster.set_spec(&spec);
         cluster.reconcile();
         let is_created = |cluster: &Cluster| {
             cluster.keys().iter().any(|(kind, _)| *kind == crate::kinds::KNATIVE_SERVICE)
         };
-        for nodes in 0..=needed {
-            assert!(!is_created(&cluster), "{shard_type}: {nodes}");
-            set_available(&mut cluster, nodes);
+        for available in 0..=needed {
+            assert!(!is_created(&cluster), "{nodes}: {available}");
+            set_available(&mut cluster, available);
         }
-        assert!(is_created(&cluster), "{shard_type}");
+        assert!(is_created(&cluster), "{nodes}");
     }
 }
 
 #[test]
 fn existing_functions_are_updated_although_the_grid_is_not_ready() {
-    let mut cluster = Cluster::with(&spec(3, "raft"));
+    let mut cluster = Cluster::with(&spec(3));
     cluster.stopped.insert(STATEFUL_SET);
     set_available(&mut cluster, 0);
     cluster.edit(&function(), "kubectl", |it| it["spec"]["replicas"] = json!(0));
     cluster.reconcile();
     assert_eq!(cluster.object(&function()).unwrap()["spec"]["replicas"], 1);
 
-    let mut other = spec(3, "raft");
+    let mut other = spec(3);
     other["functions"][0]["image"] = json!("img:2");
     cluster.set_spec(&other);
     cluster.reconcile();
@@ -96,12 +95,12 @@ fn existing_functions_are_updated_although_the_grid_is_not_ready() {
 /// A class gets a grid: new pods wait for it, and the old ones serve meanwhile.
 #[test]
 fn functions_that_start_to_use_a_grid_wait_for_it() {
-    let mut alone = spec(3, "raft");
+    let mut alone = spec(3);
     alone["addons"] = json!([]);
     let mut cluster = Cluster::with(&alone);
     assert_eq!(init_containers(&cluster), Vec::<Value>::new());
     cluster.stopped.extend([STATEFUL_SET, DEPLOYMENT]);
-    cluster.set_spec(&spec(3, "raft"));
+    cluster.set_spec(&spec(3));
     cluster.reconcile();
     cluster.reconcile();
     assert_eq!(init_containers(&cluster).len(), 1);
@@ -114,8 +113,8 @@ fn functions_that_start_to_use_a_grid_wait_for_it() {
 #[test]
 fn a_removed_grid_outlasts_the_pods_that_use_it() {
     for image in ["img:1", "img:2"] {
-        let mut cluster = Cluster::with(&spec(3, "raft"));
-        let mut alone = spec(3, "raft");
+        let mut cluster = Cluster::with(&spec(3));
+        let mut alone = spec(3);
         alone["addons"] = json!([]);
         alone["functions"][0]["image"] = json!(image);
         cluster.stopped.insert(DEPLOYMENT);
@@ -133,7 +132,7 @@ fn a_removed_grid_outlasts_the_pods_that_use_it() {
         cluster.run_controllers();
         cluster.reconcile();
         assert_eq!(cluster.phase().0, Phase::Available);
-        assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 4);
+        assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 5);
         assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "it drains");
         cluster.converge();
         assert_eq!(cluster.outcome(), Cluster::with(&alone).outcome());
@@ -142,15 +141,15 @@ fn a_removed_grid_outlasts_the_pods_that_use_it() {
 
 #[test]
 fn a_grid_that_is_restored_while_it_drains_stays() {
-    let mut cluster = Cluster::with(&spec(3, "raft"));
+    let mut cluster = Cluster::with(&spec(3));
     let uid = cluster.child(&grid()).unwrap().uid.clone();
-    let mut alone = spec(3, "raft");
+    let mut alone = spec(3);
     alone["addons"] = json!([]);
     cluster.set_spec(&alone);
     cluster.reconcile();
     cluster.run_controllers();
     cluster.reconcile();
-    cluster.set_spec(&spec(3, "raft"));
+    cluster.set_spec(&spec(3));
     cluster.converge();
     assert_eq!(cluster.child(&grid()).unwrap().uid, uid);
     assert_eq!(cluster.status().replaced, None);
@@ -159,9 +158,9 @@ fn a_grid_that_is_restored_while_it_drains_stays() {
 /// Both kinds of workload have one name, and their selectors match the same pods.
 #[test]
 fn two_grids_never_exist_at_once() {
-    let mut cluster = Cluster::with(&spec(1, "basic"));
+    let mut cluster = Cluster::with(&spec(1));
     for replicas in [3, 1] {
-        cluster.set_spec(&spec(replicas, "basic"));
+        cluster.set_spec(&spec(replicas));
         for _ in 0..12 {
             let kinds = cluster.keys().into_iter().filter(|(kind, name)| {
                 name == "shop-odgm" && (*kind == DEPLOYMENT || *kind == STATEFUL_SET)
@@ -171,6 +170,6 @@ fn two_grids_never_exist_at_once() {
             cluster.run_controllers();
         }
         cluster.converge();
-        assert_eq!(cluster.outcome(), Cluster::with(&spec(replicas, "basic")).outcome());
+        assert_eq!(cluster.outcome(), Cluster::with(&spec(replicas)).outcome());
     }
 }

@@ -92,7 +92,7 @@ fn a_replicated_persistent_data_grid_in_production() {
                 }],
                 "addons": ["odgm"],
                 "odgm_config": {
-                    "collections": ["carts", {"name": "sessions", "persistence_mode": "ephemeral"}],
+                    "collections": ["carts", "sessions"],
                     "storage": {"class": "fast", "size": "10Gi"},
                     "env": [{"name": "RUST_BACKTRACE", "value": "1"}],
                 },
@@ -100,6 +100,126 @@ fn a_replicated_persistent_data_grid_in_production() {
             }),
         ),
     );
+}
+
+/// A class that uses everything that the data grid knows about a class.
+fn shop() -> Value {
+    json!({
+        "deployment_unit": {"id": "shop.Cart..one", "package": "store", "class": "Cart"},
+        "functions": [
+            {
+                "key": "add", "image": "i", "access": "PUBLIC",
+                "config": {"timeout_ms": 86_400_000, "retries": 2},
+                "constraints": {"max_concurrency": 7},
+                "bindings": [
+                    {"name": "add", "condition": "args.n > 0"},
+                    {"name": "changed", "access": "PRIVATE", "trigger_on_state_change": true},
+                ],
+            },
+            {"key": "total", "image": "i", "odgm": {"access_mode": "read_only"}},
+            {"key": "both", "type": "MACRO", "macro": {"steps": [
+                {"method": "add", "as": "added", "args": {"n": "1"}, "arg_refs": {"of": "$args.of"}},
+                {"method": "greet", "target": "$.owner", "inputs": ["added.n"]},
+            ], "output": "added"}},
+        ],
+        "state": {"key_specs": [{"name": "n", "type": "INTEGER", "immutable": true}]},
+        "references": [
+            {"name": "owner", "class": "store.User", "unit": "shop.User..one"},
+            {"name": "away", "class": "other.Thing", "url": "http://away", "access": "PUBLIC"},
+            {"name": "lost", "class": "other.Lost"},
+        ],
+        "addons": ["odgm"],
+        "odgm_config": {"invocation_routes": {
+            "far": {"url": "http://far", "stateless": true},
+            "add": {"url": "http://instead", "standby": true},
+        }},
+    })
+}
+
+fn config_map(spec: &Value) -> Value {
+    let all = objects(Profile::Full, spec);
+    let found = all.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
+    found["data"].clone()
+}
+
+#[test]
+fn the_data_grid_knows_its_class() {
+    let class: Value =
+        serde_json::from_str(config_map(&shop())["class.json"].as_str().unwrap()).unwrap();
+    let expected = json!({
+        "name": "store.Cart", "stateType": "NORMAL", "maxTriggerDepth": 10,
+        "keySpecs": [
+            {"name": "n", "type": "INTEGER", "immutable": true},
+            {"name": "owner", "type": "JSON", "optional": true},
+            {"name": "away", "type": "JSON", "optional": true},
+            {"name": "lost", "type": "JSON", "optional": true},
+        ],
+        "methods": {
+            "add": {
+                "url": "http://shop--add.ns.svc", "access": "PUBLIC", "timeoutMs": 600_000,
+                "maxConcurrency": 7, "retries": 2, "condition": "args.n > 0",
+            },
+            "changed": {
+                "url": "http://shop--add.ns.svc", "access": "PRIVATE", "timeoutMs": 600_000,
+                "maxConcurrency": 7, "retries": 2,
+            },
+            "total": {"url": "http://shop--total.ns.svc", "access": "INTERNAL", "readOnly": true},
+            "far": {"url": "http://far", "access": "INTERNAL", "stateless": true},
+        },
+        "macros": {"both": {
+            "access": "INTERNAL",
+            "steps": [
+                {"method": "add", "target": "$", "as": "added", "args": {"n": "1"}, "argRefs": {"of": "$args.of"}},
+                {"method": "greet", "target": "$.owner", "inputs": ["added.n"]},
+            ],
+            "output": "added",
+        }},
+        "triggers": [
+            {"method": "changed", "collections": ["Cart_data"], "async": false, "timeoutMs": 5000},
+        ],
+        "batch": {"size": 100, "timeoutMs": 1000},
+        "references": {
+            "owner": {"class": "store.User", "url": "http://shop--user-odgm-svc.ns.svc:8081", "access": "INTERNAL"},
+            "away": {"class": "other.Thing", "url": "http://away", "access": "PUBLIC"},
+        },
+    });
+    assert_eq!(class, expected);
+    let mut off = shop();
+    off["odgm_config"]["event_processing"] = json!({"enabled": false});
+    let class: Value =
+        serde_json::from_str(config_map(&off)["class.json"].as_str().unwrap()).unwrap();
+    assert_eq!(class["triggers"], json!([]));
+}
+
+#[test]
+fn neither_methods_nor_the_number_of_members_restart_grid_nodes() {
+    let template = |spec: &Value| {
+        let all = objects(Profile::Full, spec);
+        all.iter().find(|it| it["kind"] == "StatefulSet").unwrap()["spec"]["template"].clone()
+    };
+    let mut replicated = shop();
+    replicated["odgm_config"]["replicas"] = json!(3);
+    assert_eq!(config_map(&shop()).get("members.json"), None);
+    assert_eq!(config_map(&replicated)["members.json"], r#"{"members":3}"#);
+    let mut other = replicated.clone();
+    other["odgm_config"]["replicas"] = json!(5);
+    other["functions"][0]["bindings"][1]["name"] = json!("renamed");
+    other["functions"][1]["config"] = json!({"timeout_ms": 5});
+    assert_ne!(config_map(&other), config_map(&replicated));
+    assert_eq!(template(&other), template(&replicated));
+}
+
+#[test]
+fn a_majority_of_grid_nodes_stays_during_disruptions() {
+    for (nodes, most) in [(3, 1), (5, 2), (7, 3)] {
+        let mut spec = shop();
+        spec["odgm_config"]["replicas"] = json!(nodes);
+        let all = objects(Profile::Full, &spec);
+        let budget = all.iter().find(|it| {
+            it["kind"] == "PodDisruptionBudget" && it["metadata"]["name"] == "shop-odgm"
+        });
+        assert_eq!(budget.unwrap()["spec"]["maxUnavailable"], most);
+    }
 }
 
 #[test]

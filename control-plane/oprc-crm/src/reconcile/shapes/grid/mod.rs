@@ -1,6 +1,7 @@
 //! The data grid of a class: a StatefulSet if it has several nodes or persistent collections,
 //! otherwise a Deployment, with its Services.
 
+mod document;
 mod env;
 mod objects;
 
@@ -17,7 +18,6 @@ use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 
 /// The name of its container.
 pub(crate) const CONTAINER: &str = "odgm";
-const ZENOH_PORT: i32 = 7447;
 const DATA_DIR: &str = "/data";
 
 /// How the data grid runs.
@@ -48,8 +48,11 @@ pub(crate) fn objects(
     let base = &context.class.identity.base;
     let name = names::odgm(base);
     let service = names::odgm_service(base);
-    let mut all = vec![objects::service(context, &service, false)];
-    let template = objects::template(context, plan, functions);
+    let mut all = vec![
+        objects::service(context, &service, false),
+        document::config_map(context, plan, functions),
+    ];
+    let template = objects::template(context, plan);
     let metadata = context.meta(&name, context.odgm_labels());
     let workload = if plan.stateful() {
         all.push(objects::service(context, &names::odgm_peers(base), true));
@@ -59,7 +62,11 @@ pub(crate) fn objects(
     };
     let kind = workload.kind.clone();
     all.push(workload);
-    all.extend((plan.replicas > 1).then(|| budget(metadata, context.odgm_selector())));
+    all.extend((plan.replicas > 1).then(|| {
+        // A majority stays.
+        let most = (plan.replicas - 1) / 2;
+        budget(metadata, context.odgm_selector(), most)
+    }));
     let grid = DesiredGrid {
         kind,
         workload: name,

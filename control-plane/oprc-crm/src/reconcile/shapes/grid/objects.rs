@@ -4,9 +4,9 @@ use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
         core::v1::{
-            Affinity, Container, EmptyDirVolumeSource, GRPCAction, PersistentVolumeClaim,
-            PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext,
-            PodSpec, PodTemplateSpec, Probe, ServiceSpec, Volume, VolumeMount,
+            Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, GRPCAction,
+            PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ServiceSpec, Volume, VolumeMount,
             VolumeResourceRequirements, WeightedPodAffinityTerm,
         },
     },
@@ -18,21 +18,28 @@ use oprc_unit::{OdgmPlan, Profile, grid_sizes, names, spec::Security};
 
 use super::{
     super::super::manifest::{
-        self, Context, DesiredObject, FunctionPlan, GRID_PORT, desired_object,
+        self, Context, DesiredObject, GRID_PORT, desired_object,
         pod::{self, container_port},
         selector, service_port,
     },
-    CONTAINER, DATA_DIR, ZENOH_PORT,
+    CONTAINER, DATA_DIR,
+    document::CONFIG_DIR,
     env::variables,
 };
 use crate::kinds::STATEFUL_SET;
 
 const VOLUME: &str = names::ODGM_VOLUME;
+const CONFIG_VOLUME: &str = "config";
+const GRPC: (&str, i32) = ("grpc", GRID_PORT);
+const PUBLIC: (&str, i32) = ("public", 8083);
 
 pub(super) fn service(context: &Context<'_>, name: &str, headless: bool) -> DesiredObject {
+    // Nodes call each other by the headless Service; callers from outside use a port of their own,
+    // at which a node admits only what is PUBLIC.
+    let ports: &[(&str, i32)] = if headless { &[GRPC] } else { &[GRPC, PUBLIC] };
     let spec = ServiceSpec {
         selector: Some(context.odgm_selector()),
-        ports: Some(vec![service_port("grpc", GRID_PORT), service_port("zenoh", ZENOH_PORT)]),
+        ports: Some(ports.iter().map(|(name, port)| service_port(name, *port)).collect()),
         cluster_ip: headless.then(|| "None".to_owned()),
         // Nodes connect to each other before they are ready.
         publish_not_ready_addresses: headless.then_some(true),
@@ -41,48 +48,61 @@ pub(super) fn service(context: &Context<'_>, name: &str, headless: bool) -> Desi
     manifest::service(context.meta(name, context.odgm_labels()), spec)
 }
 
-fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan]) -> Container {
+fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
     let profile = context.selection.profile;
     let image = || context.platform.odgm_images.of(profile);
-    let grpc = GRPCAction { port: GRID_PORT, service: None };
-    let action = Probe { grpc: Some(grpc), ..Probe::default() };
-    let probe = |period, failures| Some(pod::probe(&action, period, 5, failures));
+    let probe = |service: &str, period, failures| {
+        let grpc = GRPCAction { port: GRID_PORT, service: Some(service.to_owned()) };
+        let action = Probe { grpc: Some(grpc), ..Probe::default() };
+        Some(pod::probe(&action, period, 5, failures))
+    };
+    let mount = |name: &str, path: &str, read_only: bool| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    };
     Container {
         name: CONTAINER.to_owned(),
         image: Some(plan.image.clone().unwrap_or_else(image)),
-        ports: Some(vec![container_port("grpc", GRID_PORT), container_port("zenoh", ZENOH_PORT)]),
-        env: Some(variables(context, plan, functions)),
+        ports: Some([GRPC, PUBLIC].map(|(name, port)| container_port(name, port)).into()),
+        env: Some(variables(context, plan)),
         resources: Some(pod::resources(
             &plan.requests,
             &plan.limits,
             &grid_sizes(context.platform, profile),
         )),
-        volume_mounts: Some(vec![VolumeMount {
-            name: VOLUME.to_owned(),
-            mount_path: DATA_DIR.to_owned(),
-            ..VolumeMount::default()
-        }]),
-        startup_probe: probe(1, 60),
-        readiness_probe: probe(5, 3),
-        liveness_probe: probe(10, 3),
+        // A folder and no `subPath`, so that the kubelet updates the files.
+        volume_mounts: Some(vec![
+            mount(VOLUME, DATA_DIR, false),
+            mount(CONFIG_VOLUME, CONFIG_DIR, true),
+        ]),
+        // A lost quorum must not restart the nodes that are left.
+        startup_probe: probe("live", 1, 60),
+        readiness_probe: probe("ready", 5, 3),
+        liveness_probe: probe("live", 10, 3),
         security_context: pod::security(&Security::default()),
         ..Container::default()
     }
 }
 
-pub(super) fn template(
-    context: &Context<'_>,
-    plan: &OdgmPlan,
-    functions: &[FunctionPlan],
-) -> PodTemplateSpec {
-    let folder = Volume {
+pub(super) fn template(context: &Context<'_>, plan: &OdgmPlan) -> PodTemplateSpec {
+    let mut volumes = vec![Volume {
+        name: CONFIG_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: names::odgm(&context.class.identity.base),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    }];
+    volumes.extend((!plan.persistent()).then(|| Volume {
         name: VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
-    };
+    }));
     let spec = PodSpec {
-        containers: vec![container(context, plan, functions)],
-        volumes: (!plan.persistent()).then(|| vec![folder]),
+        containers: vec![container(context, plan)],
+        volumes: Some(volumes),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         // The volume belongs to the container's user.

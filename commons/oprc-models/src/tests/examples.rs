@@ -97,9 +97,10 @@ fn shapes_inherit() {
     assert_eq!(functions, ["circle-area", "scale", "scaled-area", "area"]);
     let keys = &circle.state_spec.as_ref().unwrap().key_specs;
     assert_eq!(keys.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["label", "radius"]);
-    assert_eq!(circle.requirements.as_ref().unwrap().availability(), Some(0.99));
+    assert_eq!(circle.requirements.as_ref().unwrap().throughput, Some(20));
     let drawing = shapes.class("Drawing").unwrap();
     assert_eq!(drawing.state_type, StateType::Collection);
-    assert_eq!(drawing.requirements.as_ref().unwrap().availability(), Some(0.999));
+    let requirements = drawing.requirements.as_ref().unwrap();
+    assert_eq!((requirements.throughput, requirements.latency), (Some(20), Some(500)));
     assert_eq!(drawing.references[0].class, "shapes.Circle");
 }

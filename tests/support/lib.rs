@@ -78,6 +78,10 @@ async fn prepare(name: &str, options: Options) -> Cluster {
     cluster.load_image(&archive("oprc-odgm")).await.expect("loading the data grid");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
     cluster.load_image(&archive("oprc-proxy")).await.expect("loading the proxy");
+    cluster
+        .load_image(&archive("sample-fns"))
+        .await
+        .expect("loading the functions of the examples");
     crm::install_crd(&cluster).await;
     free_volumes(&cluster).await;
     cluster

@@ -44,18 +44,34 @@ pub(crate) struct KubeArgs {
 /// Connects to the cluster that the package manager calls `cluster`: by options, by the context, by a
 /// sandbox of that name, or by a kubeconfig context of that name. Never falls back to another cluster.
 pub(crate) async fn connect(access: &KubeArgs, context: &Context, cluster: &str) -> Result<Client> {
+    client(find_config(access, context, cluster).await?)
+}
+
+/// Like [`connect`], for requests that must not be repeated: by default, the client repeats each that
+/// is answered with 429, 503 or 504.
+pub(crate) async fn connect_without_retries(
+    access: &KubeArgs,
+    context: &Context,
+    cluster: &str,
+) -> Result<Client> {
+    let mut config = find_config(access, context, cluster).await?;
+    config.default_retry = false;
+    client(config)
+}
+
+async fn find_config(access: &KubeArgs, context: &Context, cluster: &str) -> Result<Config> {
     if access.kubeconfig.is_some() || access.kube_context.is_some() {
-        return open(access.kubeconfig.as_ref(), access.kube_context.as_deref()).await;
+        return read_config(access.kubeconfig.as_ref(), access.kube_context.as_deref()).await;
     }
     if let Some(kube) = context.clusters.get(cluster) {
-        return open(kube.kubeconfig.as_ref(), kube.context.as_deref()).await;
+        return read_config(kube.kubeconfig.as_ref(), kube.context.as_deref()).await;
     }
     if let Ok(sandbox) = oprc_sandbox::Cluster::open(cluster) {
-        return open(Some(&sandbox.kubeconfig()), None).await;
+        return read_config(Some(&sandbox.kubeconfig()), None).await;
     }
     let default = Kubeconfig::read().unwrap_or_default();
     if default.contexts.iter().any(|it| it.name == cluster) {
-        return open(None, Some(cluster)).await;
+        return read_config(None, Some(cluster)).await;
     }
     bail!(CliError::InvalidInput(format!(
         "no kubeconfig for cluster {cluster:?}; use --kubeconfig or --kube-context, or \
@@ -65,6 +81,16 @@ pub(crate) async fn connect(access: &KubeArgs, context: &Context, cluster: &str)
 
 /// Uses the default kubeconfig and its current context for arguments that are `None`.
 pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Result<Client> {
+    client(read_config(file, context).await?)
+}
+
+fn client(config: Config) -> Result<Client> {
+    let url = config.cluster_url.to_string();
+    let invalid = |error| CliError::InvalidInput(format!("cannot connect to {url}: {error}"));
+    Ok(Client::try_from(config).map_err(invalid)?)
+}
+
+async fn read_config(file: Option<&PathBuf>, context: Option<&str>) -> Result<Config> {
     let named = match file {
         Some(file) => format!("kubeconfig {}", file.display()),
         None => "default kubeconfig".to_owned(),
@@ -77,7 +103,7 @@ pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Resul
     let config = Config::from_custom_kubeconfig(config, &options).await;
     let mut config = config.map_err(|error| invalid(&error))?;
     config.connect_timeout = Some(REQUEST_TIMEOUT);
-    Ok(Client::try_from(config).map_err(|error| invalid(&error))?)
+    Ok(config)
 }
 
 pub(crate) async fn with_timeout<T>(

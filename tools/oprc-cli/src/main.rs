@@ -5,13 +5,16 @@ mod commands;
 mod completion;
 mod connection;
 mod contexts;
+mod deployed_unit;
 mod error;
 mod files;
+mod grid;
 mod kube;
 mod measurement;
 mod output;
 mod rollout;
 mod sandbox;
+mod service_proxy;
 mod target;
 mod tunnel;
 mod up;
@@ -62,8 +65,14 @@ enum Command {
     Events(commands::events::Command),
     /// Print the logs of functions.
     Logs(commands::logs::Command),
-    /// Invoke a function.
+    /// Invoke a method of an object, or a function.
     Invoke(commands::invoke::Command),
+    /// Read and write the objects of a class.
+    #[command(subcommand, visible_alias = "obj")]
+    Object(commands::object::Command),
+    /// Inspect, back up and restore the data grid of a class.
+    #[command(subcommand)]
+    Grid(commands::grid::Command),
     /// Show measurements, compliance and enforcement of a class.
     Nfr(commands::nfr::Command),
     /// Inspect the clusters of the package manager.
@@ -130,6 +139,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Events(command) => commands::events::run(command).await?,
         Command::Logs(command) => commands::logs::run(command).await?,
         Command::Invoke(command) => commands::invoke::run(command).await?,
+        Command::Object(command) => commands::object::run(command).await?,
+        Command::Grid(command) => commands::grid::run(command).await?,
         Command::Nfr(command) => commands::nfr::run(command).await?,
         Command::Cluster(command) => commands::cluster::run(command).await?,
         Command::Orphan(command) => commands::orphan::run(command).await?,

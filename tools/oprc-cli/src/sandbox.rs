@@ -107,18 +107,24 @@ pub(crate) enum Command {
         /// Component as listed by `status`, or `supervisor`.
         component: String,
     },
-    /// Create an OCI image archive from a static executable.
+    /// Create an OCI image archive from a static executable or a folder.
     #[command(
-        after_help = "Example:\n  oprc sandbox image --name example.org/fn:dev ./fn fn.oci.tar"
+        after_help = "Examples:\n  oprc sandbox image --name example.org/fn:dev ./fn fn.oci.tar\n  oprc sandbox image --name example.org/fn:dev --root ./root /usr/bin/python3 fn.oci.tar -- /fn.py"
     )]
     Image {
         /// Image name with registry and tag.
         #[arg(long)]
         name: String,
+        /// Folder with all files of the image; PROGRAM is then a path in the image.
+        #[arg(long, value_name = "FOLDER")]
+        root: Option<PathBuf>,
         /// Static executable.
         program: PathBuf,
         /// Archive to write.
         archive: PathBuf,
+        /// Arguments of the program.
+        #[arg(last = true)]
+        arguments: Vec<String>,
     },
     #[command(hide = true)]
     Supervise { name: String },
@@ -195,13 +201,20 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 }
             }
         }
-        Command::Image { name, program, archive } => {
-            ensure!(
-                program.is_file(),
-                "{} is not a file; give the path of the executable to run in the image",
-                program.display()
-            );
-            Image::of_program(&name, &program).write(&archive)?;
+        Command::Image { name, root, program, archive, arguments } => {
+            let mut image = match root {
+                Some(root) => Image::of_root(&name, &root, &program.to_string_lossy())?,
+                None => {
+                    ensure!(
+                        program.is_file(),
+                        "{} is not a file; give the path of the executable to run in the image",
+                        program.display()
+                    );
+                    Image::of_program(&name, &program)
+                }
+            };
+            image.entrypoint.extend(arguments);
+            image.write(&archive)?;
         }
         Command::Supervise { name } => supervisor::supervise(&name).await?,
         Command::HoldNode { folder } => node::hold(&folder).await?,

@@ -18,17 +18,27 @@ use crate::{
 pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     let Tunnel { kube, namespace, service } = tunnel;
     let client = cluster::open(kube.kubeconfig.as_ref(), kube.context.as_deref()).await?;
+    open_to(&client, namespace, service, None).await
+}
+
+/// Like [`open`], to a port of the pods of a Service [default: their first].
+pub(crate) async fn open_to(
+    client: &Client,
+    namespace: &str,
+    service: &str,
+    port: Option<u16>,
+) -> Result<String> {
     // Fails here rather than on each connection.
-    find_endpoint(&client, namespace, service).await?;
+    find_endpoint(client, namespace, service).await?;
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("opening a local port")?;
     let address = listener.local_addr()?;
-    let (namespace, service) = (namespace.clone(), service.clone());
+    let (client, namespace, service) = (client.clone(), namespace.to_owned(), service.to_owned());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (client, namespace, service) = (client.clone(), namespace.clone(), service.clone());
             tokio::spawn(async move {
-                if let Err(error) = forward(&client, &namespace, &service, stream).await {
+                if let Err(error) = forward(&client, &namespace, &service, port, stream).await {
                     note(&format!("port forwarding failed: {error:#}"));
                 }
             });
@@ -37,7 +47,7 @@ pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     Ok(format!("http://{address}"))
 }
 
-/// A ready pod of the Service, and its port.
+/// A ready pod of the Service, and its first port.
 async fn find_endpoint(client: &Client, namespace: &str, name: &str) -> Result<(String, u16)> {
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let spec = with_timeout(services.get(name)).await?.spec.unwrap_or_default();
@@ -70,10 +80,12 @@ async fn forward(
     client: &Client,
     namespace: &str,
     service: &str,
+    port: Option<u16>,
     mut stream: TcpStream,
 ) -> Result<()> {
     // The pod may have been replaced since the last connection.
-    let (pod, port) = find_endpoint(client, namespace, service).await?;
+    let (pod, first) = find_endpoint(client, namespace, service).await?;
+    let port = port.unwrap_or(first);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut forwarder = with_timeout(pods.portforward(&pod, &[port])).await?;
     let mut remote = forwarder.take_stream(port).context("port forwarding returned no stream")?;

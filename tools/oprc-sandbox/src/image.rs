@@ -20,7 +20,8 @@ const MAX_INDEX_SIZE: u64 = 1 << 20;
 pub struct Image {
     /// With registry and tag.
     pub name: String,
-    pub entrypoint: String,
+    /// The program with its arguments.
+    pub entrypoint: Vec<String>,
     /// Paths in the image, each with the local file to copy.
     pub files: Vec<(String, PathBuf)>,
 }
@@ -31,7 +32,25 @@ impl Image {
         let file = program.file_name().unwrap_or_default().to_string_lossy();
         let inside = format!("/{file}");
         let files = vec![(inside.clone(), program.to_owned())];
-        Self { name: name.to_owned(), entrypoint: inside, files }
+        Self { name: name.to_owned(), entrypoint: vec![inside], files }
+    }
+
+    /// An image whose root is a folder. Symbolic links are replaced with what they lead to.
+    pub fn of_root(name: &str, root: &Path, program: &str) -> Result<Self> {
+        let mut files = Vec::new();
+        for file in files::below(root)? {
+            if file.is_dir() {
+                let reason = format!("{} is a link to a folder", file.display());
+                return Err(Error::BadOption(reason));
+            }
+            let inside = file.strip_prefix(root).unwrap_or(&file).to_string_lossy();
+            files.push((format!("/{inside}"), file.clone()));
+        }
+        if !files.iter().any(|(inside, _)| inside == program) {
+            let reason = format!("{} has no file {program}", root.display());
+            return Err(Error::BadOption(reason));
+        }
+        Ok(Self { name: name.to_owned(), entrypoint: vec![program.to_owned()], files })
     }
 
     /// Writes the archive. The output is reproducible: the same files give the same archive.
@@ -79,7 +98,7 @@ impl Image {
         let config = json!({
             "architecture": architecture,
             "os": "linux",
-            "config": {"Entrypoint": [self.entrypoint], "Env": ENVIRONMENT, "User": USER, "WorkingDir": "/"},
+            "config": {"Entrypoint": self.entrypoint, "Env": ENVIRONMENT, "User": USER, "WorkingDir": "/"},
             "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
         })
         .to_string();
@@ -217,6 +236,39 @@ mod tests {
         let found = inspect(&archive).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].name, "localhost/thing:1");
+    }
+
+    #[test]
+    fn the_root_of_an_image_is_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/bin")).unwrap();
+        fs::write(root.join("usr/bin/run"), "a program").unwrap();
+        fs::write(root.join("main.py"), "a script").unwrap();
+        std::os::unix::fs::symlink("main.py", root.join("link.py")).unwrap();
+        let mut image = Image::of_root("localhost/thing:1", &root, "/usr/bin/run").unwrap();
+        image.entrypoint.push("/main.py".to_owned());
+        let mut layer = tempfile::tempfile().unwrap();
+        image.write_layer(&mut layer).unwrap();
+        layer.rewind().unwrap();
+        let mut archive = tar::Archive::new(layer);
+        let entries = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut content = String::new();
+            entry.read_to_string(&mut content).unwrap();
+            (entry.path().unwrap().display().to_string(), content)
+        });
+        let expected = [
+            ("link.py", "a script"),
+            ("main.py", "a script"),
+            ("usr", ""),
+            ("usr/bin", ""),
+            ("usr/bin/run", "a program"),
+        ];
+        let expected = expected.map(|(path, content)| (path.to_owned(), content.to_owned()));
+        assert_eq!(entries.collect::<Vec<_>>(), expected);
+        let error = Image::of_root("localhost/thing:1", &root, "/bin/run").unwrap_err();
+        assert!(error.to_string().contains("has no file /bin/run"), "{error}");
     }
 
     #[test]

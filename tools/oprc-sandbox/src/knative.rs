@@ -80,7 +80,7 @@ fn envoy(program: &Path) -> Image {
     let paths = folders.iter().flat_map(|folder| libraries.map(|it| Path::new(folder).join(it)));
     files
         .extend(paths.filter(|path| path.is_file()).map(|path| (path.display().to_string(), path)));
-    Image { name: image_of("envoy"), entrypoint: ENVOY.to_owned(), files }
+    Image { name: image_of("envoy"), entrypoint: vec![ENVOY.to_owned()], files }
 }
 
 fn read(file: &Path) -> Result<Vec<Value>> {

@@ -1,37 +1,36 @@
-//! `oprc invoke`: invokes a function of a class over HTTP, or runs the steps of a macro.
+//! `oprc invoke`: invokes a method of an object through the data grid; or a function over HTTP, or the
+//! steps of a macro, without an object.
 
 mod macros;
-mod service_proxy;
+mod object;
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use hyper::{
     Method, Request, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
 use oprc_models::{Access as Openness, Macro};
 use oprc_rest::{
-    BindingEntry, ClassEntry, Condition, Deployment, FunctionEntry, FunctionStatus, PackageVersion,
-    Plan, UnitStatus,
+    BindingEntry, ClassEntry, FunctionEntry, FunctionStatus, PackageVersion, UnitStatus,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use self::{
-    macros::MacroInput,
-    service_proxy::{join_url, service_proxy},
-};
+use self::macros::MacroInput;
 use crate::{
-    client::{Client, escape, filtered, read_body},
+    client::{Client, filtered, read_body},
     connection::ConnectionArgs,
     contexts::Context,
+    deployed_unit::{self, UnitSelector},
     error::{CliError, optional},
     files,
     kube::{KubeArgs, to_cli_error},
     output::{duration, note, print_bytes},
+    service_proxy::{join_url, service_proxy},
     target::version_path,
 };
 
@@ -39,19 +38,32 @@ const MAX_MACRO_DEPTH: usize = 8;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "If the function's URL is not reachable from here, or with --kubeconfig or --kube-context, the request is sent through the API server's service proxy.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
+    after_help = "With --object, the data grid of the class calls the method and stores the changed state. The call is repeated until it succeeds or the timeout has passed; its idempotency key makes sure that it changes the state once.\n\nWithout --object, a function is called directly. If its URL is not reachable from here, or with --kubeconfig or --kube-context, the request is sent through the API server's service proxy.\n\nExamples:\n  oprc invoke counter increment --object visits -d '{\"by\": 2}'\n  oprc invoke counter increment --object visits --idempotency-key order-17\n  oprc invoke hello greet --path '/?name=you'\n  echo '{}' | oprc invoke hello -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
 )]
 pub(crate) struct Command {
-    /// Deployment of the function.
+    /// Deployment, or class: CLASS, PACKAGE.CLASS, or the id of a ClassRuntime.
+    #[arg(value_name = "CLASS")]
     deployment: String,
-    /// Function, by the name of its binding [default: the class's default function].
+    /// Method or function, by the name of its binding [default: the class's default function].
+    #[arg(value_name = "METHOD")]
     function: Option<String>,
-    /// Request body: text, @FILE, or @- for standard input.
+    /// Id of the object whose method is invoked; a SINGLETON class has only one and needs none.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["path", "method"])]
+    object: Option<String>,
+    /// Arguments of the method as JSON, or request body of the function: text, @FILE, or @- for standard
+    /// input.
     #[arg(long, short)]
     data: Option<String>,
-    /// Path and query of the request.
-    #[arg(long, default_value = "/")]
-    path: String,
+    /// Key that identifies the call of a method: calls with the same key change the state once
+    /// [default: a random one].
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["path", "method"])]
+    idempotency_key: Option<String>,
+    /// Collection of the object [default: the first of the class].
+    #[arg(long, conflicts_with_all = ["path", "method"])]
+    collection: Option<String>,
+    /// Path and query of the request [default: /].
+    #[arg(long)]
+    path: Option<String>,
     /// HTTP method [default: POST with a body, GET without].
     #[arg(long, short = 'X')]
     method: Option<Method>,
@@ -61,9 +73,12 @@ pub(crate) struct Command {
     /// Class, if the deployment has several.
     #[arg(long)]
     class: Option<String>,
-    /// Cluster, if the deployment runs on several.
+    /// Cluster, if the class runs on several.
     #[arg(long)]
     cluster: Option<String>,
+    /// Environment, if the class runs in several.
+    #[arg(long = "env", value_name = "ENVIRONMENT")]
+    environment: Option<String>,
     /// Maximum time to wait for the response, such as 30s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     timeout: Duration,
@@ -75,19 +90,27 @@ pub(crate) struct Command {
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     let client = command.connection.client().await?;
-    let path = format!("/deployments/{}", escape(&command.deployment));
-    let found: Deployment = client.get(&path).await?;
-    let unit = select_unit(&command, &found)?;
-    let Plan { package, version, .. } = found.plan.clone();
-    let classes: Vec<ClassEntry> = entries(&client, "/classes", &package, &version).await?;
-    let class = classes.into_iter().find(|it| it.key == unit.class).unwrap_or_default();
-    let function = select_function(unit, &class.functions, command.function.as_deref())?;
+    let selector = UnitSelector {
+        name: &command.deployment,
+        class: command.class.as_deref(),
+        cluster: command.cluster.as_deref(),
+        environment: command.environment.as_deref(),
+    };
+    let units = deployed_unit::find(&client, selector).await?;
+    let context = command.connection.resolve()?;
     let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
         Some((_, Some(file))) => Some(files::read(Path::new(file))?),
         Some((data, None)) => Some(data.to_owned()),
         None => None,
     };
-    let context = command.connection.resolve()?;
+    if object::is_meant(&command, &units) {
+        let unit = deployed_unit::only(units)?;
+        return object::invoke(&command, &client, &context, &unit, data).await;
+    }
+    let unit = deployed_unit::any_running(units)?;
+    let (package, version, unit) = (unit.package, unit.version, &unit.status);
+    let bindings = bindings(&client, &package, &version, &unit.class).await?;
+    let function = select_function(unit, &bindings, command.function.as_deref())?;
     let invoker = Invoker { command: &command, context: &context, client: &client, unit };
     let invocation = async {
         if function.invocation_url.is_none() {
@@ -106,38 +129,32 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         CliError::Unavailable(format!("{key} did not respond within {limit}; see --timeout"))
     };
     let (status, body) = timeout(command.timeout, invocation).await.map_err(timed_out)??;
-    // The body is printed unchanged.
-    print_bytes(&body)?;
-    if body.last().is_some_and(|last| *last != b'\n') {
-        note("");
-    }
+    print_body(&body)?;
     if !status.is_success() {
         bail!(CliError::Failed(format!("function {} returned {status}", function.key)));
     }
     Ok(())
 }
 
-/// Prefers a unit that is running.
-fn select_unit<'a>(command: &Command, found: &'a Deployment) -> Result<&'a UnitStatus, CliError> {
-    let matches = |unit: &&UnitStatus| {
-        command.class.as_ref().is_none_or(|it| *it == unit.class)
-            && command.cluster.as_ref().is_none_or(|it| *it == unit.cluster)
-    };
-    let units: Vec<_> = found.status.units.iter().filter(matches).collect();
-    let classes: BTreeSet<_> = units.iter().map(|unit| unit.class.as_str()).collect();
-    if classes.len() > 1 {
-        let classes = classes.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(CliError::InvalidInput(format!(
-            "the deployment has several classes; select one with --class: {classes}"
-        )));
+/// Prints a body unchanged.
+fn print_body(body: &[u8]) -> Result<()> {
+    print_bytes(body)?;
+    if body.last().is_some_and(|last| *last != b'\n') {
+        note("");
     }
-    let running = units.iter().find(|unit| unit.condition == Condition::Running);
-    running.or(units.first()).copied().ok_or_else(|| {
-        let key = &command.deployment;
-        CliError::NotFound(format!(
-            "deployment {key} has no unit that matches; see `oprc status {key}`"
-        ))
-    })
+    Ok(())
+}
+
+/// The functions of a class, with the names they are called by.
+async fn bindings(
+    client: &Client,
+    package: &str,
+    version: &str,
+    class: &str,
+) -> Result<Vec<BindingEntry>> {
+    let classes: Vec<ClassEntry> = entries(client, "/classes", package, version).await?;
+    let class = classes.into_iter().find(|it| it.key == class);
+    Ok(class.unwrap_or_default().functions)
 }
 
 /// The catalogue of a package version. An unknown package is empty: the package of an adopted
@@ -191,6 +208,28 @@ fn select_function<'a>(
             )),
         }
     })
+}
+
+/// Request headers of the command line.
+fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, CliError> {
+    let header = |text: &String| {
+        let (name, value) = text.split_once(':')?;
+        Some((name.trim().parse().ok()?, value.trim().parse().ok()?))
+    };
+    let invalid = |text: &String| {
+        CliError::InvalidInput(format!("invalid header {text:?}; use 'Name: value'"))
+    };
+    given.iter().map(|text| header(text).ok_or_else(|| invalid(text))).collect()
+}
+
+/// The API server would interpret it as its own credentials.
+fn reject_authorization(name: &HeaderName) -> Result<(), CliError> {
+    if *name == AUTHORIZATION {
+        let message = "an Authorization header cannot be sent through the Service proxy of the API \
+                       server; call the function's URL directly";
+        return Err(CliError::InvalidInput(message.to_owned()));
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug)]
@@ -282,25 +321,18 @@ impl Invoker<'_> {
             let why = function.error_msg.as_deref().unwrap_or("it has no URL yet");
             bail!(CliError::Failed(format!("cannot invoke function {key}: {why}")));
         };
-        let proxy = service_proxy(&command.access, context, function, &command.path).await?;
-        let uri = proxy.as_ref().map_or_else(|| join_url(url, &command.path), |it| it.path.clone());
+        let path = command.path.as_deref().unwrap_or("/");
+        let proxy = service_proxy(&command.access, context, function, path).await?;
+        let uri = proxy.as_ref().map_or_else(|| join_url(url, path), |it| it.path.clone());
         let default = if data.is_some() { Method::POST } else { Method::GET };
         let mut request = Request::builder().method(method.unwrap_or(default)).uri(&uri);
         let mut host = proxy.as_ref().and_then(|it| it.host.as_deref());
         let mut typed = false;
-        for header in &command.headers {
-            let Some((name, value)) = header.split_once(':') else {
-                let message = format!("invalid header {header:?}; use 'Name: value'");
-                bail!(CliError::InvalidInput(message));
-            };
-            let (name, value) = (name.trim(), value.trim());
-            typed |= name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
-            host = host.filter(|_| !name.eq_ignore_ascii_case(HOST.as_str()));
-            if proxy.is_some() && name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
-                // The API server would interpret it as its own credentials.
-                let message = "an Authorization header cannot be sent through the Service proxy of \
-                               the API server; call the function's URL directly";
-                bail!(CliError::InvalidInput(message.to_owned()));
+        for (name, value) in headers(&command.headers)? {
+            typed |= name == CONTENT_TYPE;
+            host = host.filter(|_| name != HOST);
+            if proxy.is_some() {
+                reject_authorization(&name)?;
             }
             request = request.header(name, value);
         }

@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// CRM, and what the samples run.
-const IMAGES: [&str; 4] = ["oprc-crm", "hello-fn", "oprc-odgm", "oprc-proxy"];
+const IMAGES: [&str; 6] =
+    ["oprc-crm", "hello-fn", "oprc-odgm", "oprc-proxy", "sample-fns", "counter-py"];
 
 /// The requested clusters, then existing ones of the same owner.
 fn names(name: &str, count: u8, owned: Vec<String>) -> Vec<String> {

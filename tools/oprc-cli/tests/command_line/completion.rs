@@ -27,6 +27,8 @@ fn completes_names() {
         (&["status", "c"][..], "counter"),
         (&["invoke", ""], "counter"),
         (&["delete", "other", "co"], "counter"),
+        (&["object", "get", "c"], "counter"),
+        (&["grid", "backup", "c"], "counter"),
         (&["deploy", "cou"], "counter"),
         (&["package", "get", ""], "counter"),
         (&["class", "get", "counter."], "counter.Counter"),

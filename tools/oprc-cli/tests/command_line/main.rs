@@ -6,10 +6,12 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod completion;
+mod fake_grid;
 mod fake_pm;
 mod fixtures;
 mod json_output;
 mod nfr;
+mod objects;
 mod terminal;
 
 use std::process::Command;

@@ -13,6 +13,7 @@ use oprc_unit::spec::EnforcementMode;
 use crate::{
     client::{Client, escape, filtered},
     connection::ApiArgs,
+    deployed_unit::is_named,
     error::{CliError, is_unavailable, optional},
     measurement::{Unmeasured, unmeasured},
     output::{Charset, Format, duration, note},
@@ -200,11 +201,6 @@ impl Command {
         ensure!(!found.is_empty(), not_found(class, &[], &clusters));
         Ok(found)
     }
-}
-
-fn is_named(it: &ClassRuntime, class: &str) -> bool {
-    let qualified = || format!("{}.{}", it.package_name, it.unit.class);
-    it.unit.class == class || it.id == class || qualified() == class
 }
 
 fn not_found(class: &str, all: &[ClassRuntime], clusters: &[Cluster]) -> CliError {

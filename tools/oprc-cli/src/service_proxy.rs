@@ -1,4 +1,4 @@
-//! Calls to a Service through the proxy of the API server, for functions without a reachable URL.
+//! Calls to a Service through the proxy of the API server.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::{
 /// For the public URL of a function.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(super) fn join_url(url: &str, path: &str) -> String {
+pub(crate) fn join_url(url: &str, path: &str) -> String {
     format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'))
 }
 
 /// The Service proxy of an API server.
-pub(super) struct ServiceProxy {
-    pub(super) cluster: kube::Client,
-    pub(super) path: String,
+pub(crate) struct ServiceProxy {
+    pub(crate) cluster: kube::Client,
+    pub(crate) path: String,
     /// Host header, if the Service is a gateway for several hosts.
-    pub(super) host: Option<String>,
+    pub(crate) host: Option<String>,
 }
 
 /// `None` if the public URL is reachable and no kubeconfig option is given.
-pub(super) async fn service_proxy(
+pub(crate) async fn service_proxy(
     access: &KubeArgs,
     context: &Context,
     function: &FunctionStatus,
@@ -99,10 +99,14 @@ impl Service {
 
     /// Path of the API server's proxy for it.
     fn proxy_path(&self, path: &str) -> String {
-        let Self { name, namespace, port, .. } = self;
-        let path = path.trim_start_matches('/');
-        format!("/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy/{path}")
+        let base = proxy_base(&self.namespace, &self.name, self.port);
+        format!("{base}/{}", path.trim_start_matches('/'))
     }
+}
+
+/// Path of the API server's proxy for a Service, without a slash at the end.
+pub(crate) fn proxy_base(namespace: &str, name: &str, port: u16) -> String {
+    format!("/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy")
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Replica {
         let mut rebalanced = None::<Instant>;
         loop {
             ticks.tick().await;
-            if !self.is_ready() {
+            if !self.is_ready() || !self.ownership.is_complete() {
                 rebalanced = None;
                 continue;
             }

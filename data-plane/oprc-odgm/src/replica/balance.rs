@@ -30,11 +30,10 @@ impl Replica {
                 continue;
             }
             let is_due = rebalanced.is_none_or(|it| it.elapsed() >= REBALANCE_INTERVAL);
-            if is_due {
-                rebalanced = Some(Instant::now());
-            }
             let wanted = self.wanted(is_due);
             if wanted.is_empty() {
+                // Until then another node may have been faster.
+                rebalanced = if is_due { Some(Instant::now()) } else { rebalanced };
                 continue;
             }
             match self.ownership.take(wanted).await {

@@ -25,16 +25,15 @@ impl Replica {
         let mut rebalanced = None::<Instant>;
         loop {
             ticks.tick().await;
-            if !self.is_ready() {
+            if !self.is_ready() || !self.ownership.is_complete() {
                 rebalanced = None;
                 continue;
             }
             let is_due = rebalanced.is_none_or(|it| it.elapsed() >= REBALANCE_INTERVAL);
-            if is_due {
-                rebalanced = Some(Instant::now());
-            }
             let wanted = self.wanted(is_due);
             if wanted.is_empty() {
+                // Until then another node may have been faster.
+                rebalanced = if is_due { Some(Instant::now()) } else { rebalanced };
                 continue;
             }
             match self.ownership.take(wanted).await {

@@ -4,7 +4,10 @@
 //! names the owner of each partition. Every commit checks the version of the record, so a former owner
 //! can't commit; taking over a partition is a compare-and-set of its record.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use oprc_cp_storage::{Change, Check, Error as StoreError, Revision, Store, Transaction};
 use parking_lot::RwLock;
@@ -49,6 +52,8 @@ pub(crate) struct Ownership {
     partitions: HashMap<String, u32>,
     /// By key.
     owners: RwLock<HashMap<String, Owner>>,
+    /// Whether all records were read once.
+    is_complete: AtomicBool,
     /// How often this node has become an owner.
     gained: watch::Sender<u64>,
 }
@@ -88,7 +93,7 @@ impl Ownership {
         let count = |it: &Collection| (escape_collection(&it.name), it.partition_count);
         let partitions = collections.iter().map(count).collect();
         let (owners, gained) = (RwLock::default(), watch::Sender::new(0));
-        Self { store, own, partitions, owners, gained }
+        Self { store, own, partitions, owners, is_complete: AtomicBool::new(false), gained }
     }
 
     /// The key of the partition of an object.
@@ -106,6 +111,11 @@ impl Ownership {
         self.partitions.iter().flat_map(|(collection, count)| {
             (0..*count).map(move |partition| partition_key(collection, partition))
         })
+    }
+
+    /// Whether the owners of all partitions are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Acquire)
     }
 
     /// The owner of a partition as far as this node knows.
@@ -249,6 +259,7 @@ impl Ownership {
             let record = decode(&entry.key, &entry.value)?;
             self.learn(&entry.key, Owner { record, version: entry.version });
         }
+        self.is_complete.store(true, Ordering::Release);
         let mut watch = self.store.watch(PARTITIONS, Some(page.revision)).await?;
         loop {
             let commit = watch.next().await?;

@@ -11,7 +11,7 @@ use axum::Router;
 use oprc_cp_storage::{
     Backend, Check, Entry, Error, Lease, Page, Result, Revision, Store, Transaction, Watch,
 };
-use oprc_odgm::Grid;
+use oprc_odgm::{Grid, class::Access};
 use oprc_tests::grid::{
     function::Functions,
     history::{History, Verdict},
@@ -150,7 +150,7 @@ async fn history(bug: Bug) -> (Workload, History) {
         let grid = Grid::open(store.clone(), class.clone()).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         nodes.push(format!("http://{}", listener.local_addr().unwrap()));
-        let router: Router = oprc_odgm::router(grid);
+        let router: Router = oprc_odgm::router(grid, Access::Internal);
         servers.spawn(async { axum::serve(listener, router).await.unwrap() });
     }
     let workload =

@@ -11,7 +11,10 @@ use axum::Router;
 use oprc_cp_storage::{
     Backend, Check, Entry, Error, Lease, Page, Result, Revision, Store, Transaction, Watch,
 };
-use oprc_odgm::Grid;
+use oprc_odgm::{
+    Grid,
+    class::{Access, Class},
+};
 use oprc_tests::grid::{
     function::Functions,
     history::{History, Verdict},
@@ -57,11 +60,15 @@ struct Planted {
     accepted: Mutex<mpsc::Sender<Transaction>>,
 }
 
-fn store(bug: Bug) -> Store {
+async fn store(bug: Bug, class: &Class) -> Store {
     let (accepted, mut queue) = mpsc::channel(QUEUE);
     let accepting = Store::memory();
     let visible =
         if bug == Bug::EarlyAcknowledgement { Store::memory() } else { accepting.clone() };
+    // What a grid stores when it is opened first is there, so that both stores have the same revisions.
+    for store in [&accepting, &visible] {
+        Grid::open(store.clone(), class.clone()).await.unwrap();
+    }
     let applying = visible.clone();
     tokio::spawn(async move {
         let mut batch = Vec::new();
@@ -143,14 +150,14 @@ impl Backend for Planted {
 /// The history of a grid with a bug.
 async fn history(bug: Bug) -> (Workload, History) {
     let functions = Functions::local().await;
-    let class: oprc_odgm::class::Class = serde_json::from_value(functions.class(&[])).unwrap();
-    let store = store(bug);
+    let class: Class = serde_json::from_value(functions.class(&[])).unwrap();
+    let store = store(bug, &class).await;
     let (mut servers, mut nodes) = (JoinSet::new(), Vec::new());
     for _ in 0..NODES {
         let grid = Grid::open(store.clone(), class.clone()).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         nodes.push(format!("http://{}", listener.local_addr().unwrap()));
-        let router: Router = oprc_odgm::router(grid);
+        let router: Router = oprc_odgm::router(grid, Access::Internal);
         servers.spawn(async { axum::serve(listener, router).await.unwrap() });
     }
     let workload =

@@ -1,6 +1,9 @@
 //! Requests to nodes of a grid, and what is known about their outcome.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -18,9 +21,12 @@ use super::history::{Args, Kind, Outcome, Response};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// A client of one grid.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// The part of all ETags that identifies the store of the grid.
+    store: Arc<OnceLock<String>>,
 }
 
 /// What is known after a request.
@@ -48,7 +54,8 @@ impl Default for Client {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
-        Self { http: legacy::Client::builder(TokioExecutor::new()).build(connector) }
+        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        Self { http, store: Arc::default() }
     }
 }
 
@@ -63,7 +70,8 @@ impl Client {
         key: Option<&str>,
         delivery: Delivery,
     ) -> Attempt {
-        let request = request(node, object, kind, args, key);
+        let expected = args.version.map(|version| self.etag(version));
+        let request = request(node, object, kind, args, expected, key);
         let limit = match delivery {
             Delivery::Abandoned(after) => after,
             Delivery::Normal | Delivery::Lost => REQUEST_TIMEOUT,
@@ -87,14 +95,26 @@ impl Client {
             Err(error) => return Attempt::Unknown(error.to_string()),
         };
         let status = response.status();
-        let version = response.headers().get(ETAG).map(|tag| {
-            let tag = tag.to_str().unwrap().trim_matches('"');
-            tag.parse().unwrap_or_else(|_| panic!("the ETag {tag:?} isn't a version"))
-        });
+        let version = response.headers().get(ETAG).map(|tag| self.version(tag.to_str().unwrap()));
         match response.into_body().collect().await {
             Ok(body) => interpret(kind, status, version, &body.to_bytes()),
             Err(error) => Attempt::Unknown(error.to_string()),
         }
+    }
+
+    /// Versions are only comparable in one store, which a grid must not lose.
+    fn version(&self, tag: &str) -> u64 {
+        let (store, version) = tag.trim_matches('"').split_once('-').expect("an ETag");
+        assert_eq!(
+            self.store.get_or_init(|| store.to_owned()),
+            store,
+            "the grid has another store"
+        );
+        version.parse().unwrap()
+    }
+
+    fn etag(&self, version: u64) -> String {
+        format!("\"{}-{version}\"", self.store.get().expect("a version from a response"))
     }
 
     /// A GET of a path, for tests.
@@ -122,6 +142,7 @@ fn request(
     object: &str,
     kind: Kind,
     args: &Args,
+    expected: Option<String>,
     key: Option<&str>,
 ) -> Request<Full<Bytes>> {
     let (method, path) = match kind {
@@ -136,8 +157,8 @@ fn request(
     if kind == Kind::Create {
         request = request.header("if-none-match", "*");
     }
-    if let Some(version) = args.version {
-        request = request.header("if-match", format!("\"{version}\""));
+    if let Some(expected) = expected {
+        request = request.header("if-match", expected);
     }
     if let Some(key) = key {
         request = request.header("idempotency-key", key);

@@ -13,6 +13,7 @@ mod class_file;
 mod concurrency;
 pub mod config;
 mod counts;
+mod detached;
 mod equality;
 mod error;
 mod event_waiters;

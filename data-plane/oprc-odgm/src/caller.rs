@@ -10,6 +10,9 @@ use crate::{
     invocation::CallOrigin,
 };
 
+/// Headers that functions get, too.
+pub(crate) const PASSED_ON: [&str; 3] = ["x-correlation-id", "traceparent", "tracestate"];
+
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) access: Access,

@@ -15,8 +15,8 @@ use oprc_grpc::odgm::{
 };
 use tonic::{Request, Response, Status};
 
-use self::request::{caller, collection, expected, finish, json, passed_on};
-use crate::{Grid, Invocation, Object, ObjectId, WatchEvent, class::Access};
+use self::request::{caller, collection, expected, json, passed_on};
+use crate::{Grid, Invocation, Object, ObjectId, WatchEvent, class::Access, detached::finish};
 
 const MAX_MESSAGE: usize = 1 << 20;
 

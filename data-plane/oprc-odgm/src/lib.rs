@@ -13,6 +13,7 @@ pub mod class;
 mod concurrency;
 pub mod config;
 mod counts;
+mod detached;
 mod equality;
 mod error;
 mod event_waiters;

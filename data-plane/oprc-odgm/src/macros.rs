@@ -178,7 +178,9 @@ impl Grid {
         };
         let left = u64::try_from(record.deadline - now()).unwrap_or_default();
         if left == 0 {
-            return Err(Error::DeadlineExceeded(left));
+            let spec = self.class().macros.get(&record.name).map(MacroSpec::timeout);
+            let limit = spec.unwrap_or_default().as_millis();
+            return Err(Error::DeadlineExceeded(u64::try_from(limit).unwrap_or(u64::MAX)));
         }
         let id = ObjectId::parse(&step_call.object)?;
         let mut next = Invocation::new(id, &step.method, step_call.args.clone(), Access::Private);
@@ -212,11 +214,10 @@ impl Grid {
         let result = run.record.output();
         let key = run_key(&run.id);
         let transaction = Transaction::new().check(&key, Check::Version(run.version)).delete(&key);
-        let transaction = match once {
+        let (transaction, bytes) = match once {
             Some(once) => once.record(transaction, &result)?,
-            None => transaction,
+            None => (transaction, 0),
         };
-        let bytes = transaction.bytes();
         self.store().commit(transaction).await.map_err(run_error)?;
         if once.is_some() {
             self.results.add(period(now()), bytes);

@@ -179,21 +179,22 @@ impl Grid {
                 waiter: None,
             }
         };
+        let mut kept = None;
         if let Some(once) = &once {
-            transaction = once.record(transaction, &result)?;
+            let (with_result, bytes) = once.record(transaction, &result)?;
+            transaction = with_result;
+            kept = Some((once.began, bytes));
         }
         let mut outcome =
             Outcome { result, version: found.version(), repeated: false, triggers_pending: false };
         if transaction.changes.is_empty() {
             return Ok(Some((outcome, None)));
         }
-        let bytes = if once.is_some() { transaction.bytes() } else { 0 };
         match self.commit(transaction, &found, invocation).await? {
             Committed::Conflict => Ok(None),
             Committed::At(revision) => {
-                if let Some(once) = &once {
-                    // Some more than the result has.
-                    self.results.add(once.began, bytes);
+                if let Some((period, bytes)) = kept {
+                    self.results.add(period, bytes);
                 }
                 if is_changed {
                     outcome.version = Some(revision.0);

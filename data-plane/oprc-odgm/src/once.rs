@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, Invocation,
-    record::{InvocationRecord, encode, invocation_key, period},
+    record::{InvocationRecord, encode, invocation_key, period, short_digest},
 };
 
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
@@ -41,7 +41,7 @@ impl Once {
         Ok(Self {
             object_key: object_key.to_owned(),
             key: key.to_owned(),
-            fingerprint: hex::encode(hash.finalize()),
+            fingerprint: short_digest(&hash.finalize()),
             began: period(Timestamp::now().as_millisecond()),
         })
     }
@@ -53,11 +53,12 @@ impl Once {
         (first..=until + 1).map(|it| invocation_key(it, &self.object_key, &self.key))
     }
 
+    /// Adds the result to a transaction, and returns the bytes that are kept of it.
     pub(crate) fn record(
         &self,
         transaction: Transaction,
         result: &Value,
-    ) -> Result<Transaction, Error> {
+    ) -> Result<(Transaction, usize), Error> {
         let at = Timestamp::now().as_millisecond();
         let record =
             InvocationRecord { fingerprint: self.fingerprint.clone(), result: result.clone(), at };
@@ -65,6 +66,8 @@ impl Once {
         let absent = |transaction: Transaction, key| transaction.check(key, Check::Absent);
         let transaction = self.keys(present).fold(transaction, absent);
         let key = invocation_key(present, &self.object_key, &self.key);
-        Ok(transaction.put(key, encode(&record)?))
+        let record = encode(&record)?;
+        let bytes = key.len() + record.len();
+        Ok((transaction.put(key, record), bytes))
     }
 }

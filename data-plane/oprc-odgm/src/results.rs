@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Results that are kept at once, in bytes. One result may exceed it.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// Results that are read at once.
 const PAGE: usize = 100;
 
@@ -86,12 +86,12 @@ mod tests {
         }
         let results = Results::read(&store).await.unwrap();
         results.check().unwrap();
-        results.add(present - 2, 64 << 20);
+        results.add(present - 2, 256 << 20);
         assert!(matches!(results.check(), Err(Error::ResultsFull(bytes)) if bytes > MAX_BYTES));
         results.forget(&store).await.unwrap();
         results.check().unwrap();
         assert_eq!(store.list(INVOCATIONS).await.unwrap().entries.len(), 300);
-        results.add(present, 64 << 20);
+        results.add(present, 256 << 20);
         assert!(results.check().is_err());
     }
 }

@@ -12,16 +12,18 @@ use super::{
     body::Body,
     preconditions::expected,
     problem::Problem,
-    request::{Api, Target, finish},
+    request::{Api, Target},
 };
-use crate::{Invocation, caller::Caller};
+use crate::{
+    Invocation,
+    caller::{Caller, PASSED_ON},
+    detached::finish,
+};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const REPEATED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The change was made, but not all triggers that the caller waits for were called in time.
 pub(super) const TRIGGERS_PENDING: HeaderName = HeaderName::from_static("x-oaas-triggers-pending");
-/// Headers that functions get, too.
-const PASSED_ON: [&str; 3] = ["x-correlation-id", "traceparent", "tracestate"];
 
 pub(super) async fn invoke(
     Shared(api): Shared<Api>,

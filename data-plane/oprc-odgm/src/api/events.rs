@@ -8,12 +8,8 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{
-    body::Body,
-    problem::Problem,
-    request::{Api, finish},
-};
-use crate::{caller::Caller, outbox};
+use super::{body::Body, problem::Problem, request::Api};
+use crate::{caller::Caller, detached::finish, outbox};
 
 const WHAT: &str = "the list of parked events";
 

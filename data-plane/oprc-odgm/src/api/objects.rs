@@ -18,10 +18,12 @@ use super::{
     calls::IDEMPOTENCY_KEY,
     preconditions::expected,
     problem::Problem,
-    request::{Api, Target, finish, query},
+    request::{Api, Target, query},
     streams,
 };
-use crate::{Error, Expected, Grid, Object, ObjectId, caller::Caller, references::Resolved};
+use crate::{
+    Error, Expected, Grid, Object, ObjectId, caller::Caller, detached::finish, references::Resolved,
+};
 
 const DEFAULT_PAGE: usize = 100;
 
@@ -106,8 +108,8 @@ pub(super) async fn list(
 ) -> Answer {
     caller.permit_data(&api.grid.class())?;
     let ListQuery { prefix, after, limit, watch } = query(parameters)?;
-    let is_stream =
-        headers.get(ACCEPT).is_some_and(|it| it.as_bytes() == streams::NDJSON.as_bytes());
+    let accepted = headers.get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let is_stream = accepted.contains(streams::NDJSON);
     if (watch || is_stream) && (after.is_some() || limit.is_some()) {
         let reason = "after and limit are for pages, not for streams";
         return Err(Problem::invalid("the query", &reason));

@@ -59,13 +59,3 @@ pub(super) fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Pro
     let Query(query) = query.map_err(|it| Problem::invalid("the query", &it))?;
     Ok(query)
 }
-
-/// Finishes work even if the client goes: a change may have been stored, and its event must be
-/// delivered.
-pub(super) async fn finish<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Problem> {
-    let outcome = tokio::spawn(work).await;
-    let outcome = outcome.unwrap_or_else(|error| Err(Error::UnknownOutcome(error.to_string())));
-    Ok(outcome?)
-}

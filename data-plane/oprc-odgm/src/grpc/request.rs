@@ -5,11 +5,14 @@ use oprc_grpc::odgm::Precondition;
 use serde::de::DeserializeOwned;
 use tonic::{Status, metadata::MetadataMap};
 
-use crate::{Error, Expected, Grid, caller::Caller, class::Access, grid::now};
+use crate::{
+    Error, Expected, Grid,
+    caller::{Caller, PASSED_ON},
+    class::Access,
+    grid::now,
+};
 
 const MAX_ETAGS: usize = 100;
-/// Metadata that functions get as headers.
-const PASSED_ON: [&str; 3] = ["x-correlation-id", "traceparent", "tracestate"];
 
 pub(super) fn caller(grid: &Grid, access: Access, metadata: &MetadataMap) -> Result<Caller, Error> {
     let tokens = metadata.get_all(Caller::TOKENS);
@@ -74,15 +77,6 @@ pub(super) fn passed_on(metadata: &MetadataMap) -> Vec<(HeaderName, HeaderValue)
         Some((HeaderName::from_static(name), value))
     };
     PASSED_ON.into_iter().filter_map(header).collect()
-}
-
-/// Finishes work even if the client goes: a change may have been stored.
-pub(super) async fn finish<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Status> {
-    let outcome = tokio::spawn(work).await;
-    let outcome = outcome.unwrap_or_else(|error| Err(Error::UnknownOutcome(error.to_string())));
-    Ok(outcome?)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
-use oprc_cp_storage::Store;
+use oprc_cp_storage::{RedbOptions, Store};
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Notify};
 
@@ -160,7 +160,9 @@ async fn a_failed_step_is_named_and_a_repeated_call_continues_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_a_crash_interrupted_is_continued_and_repeats_no_change() {
     for key in [Some("k"), None] {
-        let (functions, store) = (Functions::default(), Store::memory());
+        let (functions, folder) = (Functions::default(), tempfile::tempdir().unwrap());
+        let options = || RedbOptions::new(folder.path().join("grid.redb"), "node-0");
+        let store = Store::redb(options()).await.unwrap();
         let class = class(&functions, checkout(), "http://127.0.0.1:1").await;
         let grid = created(&store, &class, "a", json!({"count": 0})).await;
         functions.hangs.store(true, Ordering::SeqCst);
@@ -175,6 +177,9 @@ async fn a_run_that_a_crash_interrupted_is_continued_and_repeats_no_change() {
         }
         running.abort();
         drop(running.await);
+        drop(grid);
+        store.close().await;
+        let store = Store::redb(options()).await.unwrap();
         functions.hangs.store(false, Ordering::SeqCst);
         let restarted = Grid::open(store.clone(), class.clone()).await.unwrap();
         restarted.resume_macros(|_, _| false).await.unwrap();

@@ -86,7 +86,8 @@ fn step<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
 fn spoil(value: &mut Value) {
     *value = match &*value {
         Value::String(text) => json!(format!("{text}-spoiled")),
-        Value::Number(number) => json!(number.as_i64().unwrap() + 1),
+        // Another port must not become the same.
+        Value::Number(number) => json!(number.as_i64().unwrap() + 5),
         Value::Bool(flag) => json!(!flag),
         Value::Array(_) => json!([]),
         Value::Object(_) | Value::Null => json!({"spoiled": "yes"}),

@@ -20,7 +20,7 @@ impl Kind {
 
     /// Whether CRM watches only objects with its label: others may be large, secret or many.
     pub fn is_watched_by_label(&self) -> bool {
-        [CLAIM, CONFIG_MAP].contains(self)
+        [CLAIM, CONFIG_MAP, SECRET].contains(self)
     }
 
     pub fn api_version(&self) -> String {
@@ -52,6 +52,8 @@ pub const DEPLOYMENT: Kind = Kind::new(["apps", "v1", "Deployment", "deployments
 pub const STATEFUL_SET: Kind = Kind::new(["apps", "v1", "StatefulSet", "statefulsets"]);
 pub const SERVICE: Kind = Kind::new(["", "v1", "Service", "services"]);
 pub const CONFIG_MAP: Kind = Kind::new(["", "v1", "ConfigMap", "configmaps"]);
+/// Watched without its data.
+pub const SECRET: Kind = Kind::new(["", "v1", "Secret", "secrets"]);
 pub const AUTOSCALER: Kind =
     Kind::new(["autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"]);
 pub const DISRUPTION_BUDGET: Kind =

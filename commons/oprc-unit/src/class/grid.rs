@@ -7,7 +7,7 @@ use oprc_models::{
 
 use super::{
     Identity, ValidFunction,
-    methods::{self, MacroPlan, MethodPlan, Methods, TriggerPlan},
+    methods::{self, MacroPlan, MethodPlan, Resolved, TriggerPlan},
     schema_limits,
     violations::Violations,
 };
@@ -138,7 +138,7 @@ pub(super) fn plan(
     check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
     let filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
-    let Methods { methods, macros, triggers } =
+    let Resolved { methods, macros, triggers } =
         methods::resolve(violations, identity, spec, functions, &filters);
     let batch = events.batch_processing.unwrap_or_default();
     let named = identity.environment.as_deref().unwrap_or("default");

@@ -41,7 +41,7 @@ pub struct TriggerPlan {
 }
 
 #[derive(Default)]
-pub(super) struct Methods {
+pub(super) struct Resolved {
     pub(super) methods: Vec<MethodPlan>,
     pub(super) macros: Vec<MacroPlan>,
     pub(super) triggers: Vec<TriggerPlan>,
@@ -62,13 +62,13 @@ pub(super) fn resolve(
     spec: &UnitSpec,
     functions: &[ValidFunction],
     filters: &[String],
-) -> Methods {
+) -> Resolved {
     let keys = spec.function.iter().map(|_| identity.name.as_str());
     let keys = keys.chain(spec.functions.iter().map(|it| it.key.as_str()));
     let bound: Vec<_> =
         spec.bodies().zip(keys).map(|((field, body), key)| bound(field, key, body)).collect();
     let names = check_names(violations, &bound);
-    let mut all = Methods::default();
+    let mut all = Resolved::default();
     for Bound { field, key, body, bindings } in &bound {
         if body.flow.is_some() && body.kind != Some(FunctionType::Macro) {
             violations.add(format!("{field}.macro"), "is only allowed for the type MACRO");

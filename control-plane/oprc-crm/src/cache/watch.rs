@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{WatchEvent, WatchParams},
-    core::{DynamicObject, NamespaceScope},
+    core::{DynamicObject, NamespaceScope, PartialObjectMeta},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, ExponentialBackoff},
@@ -22,6 +22,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::{
     decode::{RawClass, decode},
-    kinds::{BUILT_IN, CLAIM, Kind},
+    kinds::{BUILT_IN, CLAIM, Kind, SECRET},
     reconcile::{
         observe::{Child, FAILED_CREATE_EVENTS, pod_creation_failure, pod_problem},
         render::OWNER,
@@ -96,6 +97,7 @@ impl Watches {
             watches.kind(&kind);
         }
         watches.kind(&CLAIM);
+        watches.secrets();
         watches.pods();
         watches.events();
         if watches.namespace.is_none() {
@@ -178,6 +180,25 @@ impl Watches {
             if let Some(watches) = watches.upgrade() {
                 watches.set_detected(api_entry, false);
             }
+        });
+    }
+
+    /// Secrets of data grids, without their data.
+    fn secrets(&self) {
+        let api = self.api(&SECRET.resource());
+        let (cache, what) = (Arc::clone(&self.cache), watch_name(&SECRET));
+        self.spawn(&what.clone(), async move {
+            let handle = mirror(
+                (&cache, &what),
+                || cache.known_children(&SECRET),
+                |object: &PartialObjectMeta<DynamicObject>| {
+                    let (types, metadata) = (object.types.clone(), object.metadata.clone());
+                    let object = DynamicObject { types, metadata, data: Value::Null };
+                    cache.put_child(Child::of(&SECRET, &object));
+                },
+                |key, uid| cache.remove_child(&SECRET, key, uid),
+            );
+            follow(api, watcher::Config::default().labels(OWNER), &what, handle).await;
         });
     }
 

@@ -1,6 +1,8 @@
 //! Applies actions: the only place that writes children and status, and only while this process is
 //! the leader.
 
+mod secret;
+
 use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::{
@@ -109,6 +111,7 @@ impl Applier {
                 self.set_finalizers(class, version, &rest, end).await
             }
             Action::Apply(apply) => self.apply_object(class, apply, end).await,
+            Action::IssueCertificate(apply) => self.issue_certificate(class, apply, end).await,
             Action::Delete(child) => self.delete(child, end).await,
             Action::ScaleRevision(scale) => self.scale_revision(class, scale, end).await,
             Action::Status(status) => self.write_status(class, version, status, end).await,
@@ -181,12 +184,7 @@ impl Applier {
     ) -> Result<(), Error> {
         let desired = &apply.desired;
         let mut object = desired.object.clone();
-        if let (Some(uid), Some(meta)) =
-            (&apply.uid, object.get_mut("metadata").and_then(Value::as_object_mut))
-        {
-            // An update must never recreate a deleted object.
-            meta.insert("uid".to_owned(), uid.clone().into());
-        }
+        set_uid(&mut object, apply.uid.as_ref());
         let api = self.api(&desired.kind, &class.namespace);
         let what = format!("{} {}", desired.kind, desired.name);
         if apply.uid.is_none() && desired.kind.is_watched_by_label() {
@@ -216,10 +214,7 @@ impl Applier {
     ) -> Result<(), Error> {
         let found = bounded(end, api.get_metadata_opt(name)).await;
         let found = found.map_err(|error| error.classify(what))?;
-        let is_own = |meta: &ObjectMeta| {
-            meta.owner_references.iter().flatten().any(|it| it.uid == class.uid)
-        };
-        match found.filter(|it| !is_own(&it.metadata)) {
+        match found.filter(|it| !is_owned_by(&it.metadata, class)) {
             Some(_) => Err(Error::Permanent(Failure {
                 reason: Reason::NameConflict,
                 message: format!("{what} belongs to another owner"),
@@ -315,6 +310,18 @@ impl Applier {
             Some(Err(error)) => tracing::info!(reason, note, %error, "failed to record event"),
             None => tracing::info!(reason, note, "timed out recording event"),
         }
+    }
+}
+
+fn is_owned_by(meta: &ObjectMeta, class: &ObservedClass) -> bool {
+    meta.owner_references.iter().flatten().any(|it| it.uid == class.uid)
+}
+
+/// An update must never recreate a deleted object.
+fn set_uid(object: &mut Value, uid: Option<&String>) {
+    let meta = object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let (Some(uid), Some(meta)) = (uid, meta) {
+        meta.insert("uid".to_owned(), uid.clone().into());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The reconcile loop: a few classes at a time, each by one worker only.
 
 mod apply;
+mod certificate;
 mod queue;
 
 use std::{

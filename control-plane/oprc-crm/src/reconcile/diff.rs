@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use oprc_unit::Identity;
+use serde_json::Value;
 
 use super::{
     observe::{Child, ClusterView},
-    render::{Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
+    render::{
+        Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED,
+        RENEW_AFTER,
+    },
     revision_scale::{RevisionScale, leave_revision},
     shapes,
 };
-use crate::kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind, SECRET};
 
 /// An object to be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +50,8 @@ pub struct Changes {
     pub blocked: Vec<Blocked>,
     /// Written before the objects are applied.
     pub revision_scales: Vec<RevisionScale>,
+    /// When the next certificate is to be renewed.
+    pub renew_after: Option<Timestamp>,
 }
 
 /// Compares desired objects with live ones. `completed` has the names of workloads that ran to
@@ -55,8 +62,9 @@ pub fn diff(
     view: &dyn ClusterView,
     grid_ready: bool,
     completed: &[&str],
+    now: Timestamp,
 ) -> Changes {
-    let comparison = Comparison { identity, desired, view, grid_ready, completed };
+    let comparison = Comparison { identity, desired, view, grid_ready, completed, now };
     let mut changes = Changes::default();
     for object in &desired.objects {
         comparison.add(object, &mut changes);
@@ -82,6 +90,7 @@ struct Comparison<'a> {
     view: &'a dyn ClusterView,
     grid_ready: bool,
     completed: &'a [&'a str],
+    now: Timestamp,
 }
 
 impl Comparison<'_> {
@@ -101,6 +110,9 @@ impl Comparison<'_> {
                 changes.conflicts.push(format!("{} {}", object.kind, object.name));
             }
             return;
+        }
+        if let Some(at) = live.as_ref().and_then(|live| live.renew_after) {
+            changes.renew_after = Some(at);
         }
         let mut object = object.clone();
         if object.kind == DEPLOYMENT {
@@ -137,12 +149,25 @@ impl Comparison<'_> {
         // The end of its deletion is an event that leads to the next reconcile.
         if live.deleting {
             Step::Keep
+        } else if object.kind == SECRET {
+            self.certificate_step(object, live)
         } else if live.must_be_recreated(&object.object) {
             Step::Recreate
         } else if live.is_in_sync_with(&object.object) {
             Step::Keep
         } else if !self.grid_ready && starts_using_grid(live, object) {
             Step::Wait(Blocked::DataGrid)
+        } else {
+            Step::Apply
+        }
+    }
+
+    /// A certificate is renewed in time, and issued again if others changed the Secret.
+    fn certificate_step(&self, object: &DesiredObject, live: &Child) -> Step {
+        let due = live.renew_after.filter(|at| *at > self.now);
+        let manifest = due.map(|at| with_renewal(&object.object, at));
+        if manifest.is_some_and(|manifest| live.is_in_sync_with(&manifest)) {
+            Step::Keep
         } else {
             Step::Apply
         }
@@ -220,6 +245,17 @@ impl Comparison<'_> {
             }
         }
     }
+}
+
+/// The manifest of a Secret whose certificate is to be renewed at a time.
+pub fn with_renewal(manifest: &Value, at: Timestamp) -> Value {
+    let mut manifest = manifest.clone();
+    let annotations = manifest.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        // Without fractions of a second.
+        annotations.insert(RENEW_AFTER.to_owned(), format!("{at:.0}").into());
+    }
+    manifest
 }
 
 /// Whether an autoscaler of another owner scales a Deployment.

@@ -44,6 +44,7 @@ use self::{
 };
 use crate::{
     crd::{ClassRuntimeStatus, Recommendation},
+    kinds::SECRET,
     reason::Failure,
 };
 
@@ -110,6 +111,8 @@ pub enum Action {
     AddFinalizer,
     RemoveFinalizer,
     Apply(Box<Apply>),
+    /// Makes keys and writes them to a Secret.
+    IssueCertificate(Box<Apply>),
     Delete(Arc<Child>),
     ScaleRevision(RevisionScale),
     Status(Box<ClassRuntimeStatus>),
@@ -120,7 +123,7 @@ impl Action {
     /// Whether it is performed although an earlier action failed. Objects don't depend on each
     /// other here, because an object that has to wait isn't planned yet; the status depends on all.
     pub fn is_independent(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Delete(_))
+        matches!(self, Self::Apply(_) | Self::IssueCertificate(_) | Self::Delete(_))
     }
 }
 
@@ -209,7 +212,7 @@ fn gather_facts<'a>(
     let completed: Vec<&str> = completed.map(|plan| plan.workload.as_str()).collect();
     let odgm = desired.odgm.as_ref().map(|grid| readiness.grid(grid));
     let grid_ready = odgm.as_ref().is_none_or(|grid| grid.serving);
-    let changes = diff::diff(identity, desired, input.view, grid_ready, &completed);
+    let changes = diff::diff(identity, desired, input.view, grid_ready, &completed, input.now);
     let functions = desired.functions.iter().map(|plan| {
         let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
         readiness.function(plan, scaled_by_others, completed.contains(&plan.workload.as_str()))
@@ -232,7 +235,10 @@ fn plan_changes(actions: &mut Vec<Action>, facts: &Facts<'_>, status: &ClassRunt
     // Deletions come first: a quota may have no room for both.
     actions.extend(changes.deletes.iter().cloned().map(Action::Delete));
     actions.extend(changes.revision_scales.iter().cloned().map(Action::ScaleRevision));
-    actions.extend(changes.applies.iter().cloned().map(Box::new).map(Action::Apply));
+    actions.extend(changes.applies.iter().cloned().map(Box::new).map(|apply| {
+        let is_certificate = apply.desired.kind == SECRET;
+        if is_certificate { Action::IssueCertificate(apply) } else { Action::Apply(apply) }
+    }));
     if drain::time_left(status, facts).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.draining.iter().cloned().map(Action::Delete));
     }
@@ -262,7 +268,9 @@ fn requeue_after(
     let may_roll_back = status.last_available.is_some() && status.rolled_back.is_none();
     let has_deadline = status.phase.is_in_progress() || may_roll_back;
     let deadline = facts.target.time_left(status, facts.input.now).filter(|_| has_deadline);
-    let all = [deadline, drain::time_left(status, facts), unreported];
+    let renewal = facts.changes.renew_after.map(|at| at.duration_since(facts.input.now));
+    let renewal = renewal.and_then(|it| Duration::try_from(it).ok());
+    let all = [deadline, drain::time_left(status, facts), unreported, renewal];
     all.into_iter().flatten().filter(|left| !left.is_zero()).min()
 }
 
@@ -278,7 +286,9 @@ fn write_status(
     if !due && !status.differs_materially_from(old) {
         return;
     }
-    let applied = actions.iter().any(|action| matches!(action, Action::Apply(_)));
+    let applied = actions
+        .iter()
+        .any(|action| matches!(action, Action::Apply(_) | Action::IssueCertificate(_)));
     let events = events::of_status(old, &status, selection, applied);
     status.last_updated = Some(Time(input.now));
     actions.push(Action::Status(Box::new(status)));

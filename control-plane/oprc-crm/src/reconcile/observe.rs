@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     managed_fields::{OwnedFields, is_applied_by, owned_by_others},
-    manifest::{FUNCTION, OWNER, SPEC_HASH, TEMPLATE},
+    manifest::{FUNCTION, OWNER, RENEW_AFTER, SPEC_HASH, TEMPLATE},
     shapes,
 };
 pub use super::{
@@ -24,7 +24,7 @@ pub use super::{
 };
 use crate::{
     crd::{GROUP, ResourceRef},
-    kinds::{Kind, STATEFUL_SET},
+    kinds::{Kind, SECRET, STATEFUL_SET},
 };
 
 /// The field manager of children and status.
@@ -56,6 +56,8 @@ pub struct Child {
     pub spec_hash: Option<Box<str>>,
     /// Since when it has been ready; none if its status has no time.
     pub ready_since: Option<Timestamp>,
+    /// When its certificate is to be renewed: the annotation [`RENEW_AFTER`].
+    pub renew_after: Option<Timestamp>,
     /// The fields that CRM owns, as JSON: a tenth of the size of the tree.
     owned: Option<Box<str>>,
     /// A hash of the manifest whose apply gave the owned fields their present values.
@@ -86,7 +88,10 @@ impl Child {
         let managed = object.managed_fields();
         let owner = owner(meta);
         let owned = owner.and_then(|_| {
-            let owned = OwnedFields::of(&serde_json::to_value(object).ok()?, managed, MANAGER)?;
+            let mut owned = OwnedFields::of(&serde_json::to_value(object).ok()?, managed, MANAGER)?;
+            if let Some(fields) = owned.fields.as_object_mut().filter(|_| *kind == SECRET) {
+                fields.remove("f:data");
+            }
             serde_json::to_string(&owned).ok().map(String::into_boxed_str)
         });
         let (state, ready_since) =
@@ -107,6 +112,7 @@ impl Child {
             replicas_elsewhere: owned_by_others(managed, MANAGER, "/f:spec/f:replicas"),
             spec_hash: object.annotations().get(SPEC_HASH).map(|hash| hash.as_str().into()),
             ready_since,
+            renew_after: object.annotations().get(RENEW_AFTER).and_then(|it| it.parse().ok()),
             owned,
             applied_hash: None,
             state,

@@ -14,8 +14,9 @@ use crate::crd::Recommendation;
 
 pub(crate) use super::manifest::pod::CONTAINER as FUNCTION_CONTAINER;
 pub use super::manifest::{
-    COMPONENT, DEPLOYMENT_ID, DesiredObject, FUNCTION, FunctionPlan, MANAGED_BY, ODGM_COMPONENT,
-    ODGM_ENABLED, OWNER, PARTITION, PARTITION_REPLICA, SPEC_HASH, TEMPLATE,
+    COMPONENT, DEPLOYMENT_ID, DNS_NAME, DesiredObject, FUNCTION, FunctionPlan, MANAGED_BY,
+    ODGM_COMPONENT, ODGM_ENABLED, OWNER, PARTITION, PARTITION_REPLICA, RENEW_AFTER, SPEC_HASH,
+    TEMPLATE,
 };
 pub(crate) use super::shapes::grid::CONTAINER as GRID_CONTAINER;
 pub use super::shapes::grid::DesiredGrid;

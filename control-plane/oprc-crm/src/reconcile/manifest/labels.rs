@@ -25,6 +25,10 @@ pub const PARTITION: &str = "oaas.io/partition";
 pub const PARTITION_REPLICA: &str = "oaas.io/partition-replica";
 /// Annotation: a hash of the object's desired spec.
 pub const SPEC_HASH: &str = "oaas.io/spec-hash";
+/// Annotation of a Secret: the DNS name of its certificate.
+pub const DNS_NAME: &str = "oaas.io/dns-name";
+/// Annotation of a Secret: when its certificate is to be renewed.
+pub const RENEW_AFTER: &str = "oaas.io/renew-after";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`COMPONENT`] and [`TEMPLATE`] on objects of the data grid.
 pub const ODGM_COMPONENT: &str = oprc_unit::replication::ODGM;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Action, Decision, EventRecord, FINALIZER, Input, ObservedClass,
-        diff::Apply,
+        diff::{Apply, with_renewal},
         observe::{Child, MANAGER},
         plan_actions,
         report::Failure,
@@ -383,6 +383,12 @@ impl Cluster {
                 self.finalizers(seen, version, &rest)
             }
             Action::Apply(write) => self.apply(write),
+            Action::IssueCertificate(write) => {
+                let mut write = (**write).clone();
+                let at = self.now + SignedDuration::from_hours(60 * 24);
+                write.desired.object = with_renewal(&write.desired.object, at);
+                self.apply(&write)
+            }
             Action::Delete(child) => self.delete(child),
             Action::ScaleRevision(scale) => {
                 self.revision_scales.push(scale.clone());
@@ -485,8 +491,9 @@ impl Cluster {
                 continue;
             }
             match decision.requeue_after {
-                Some(after) => self.advance(after),
-                None => return,
+                // Only a certificate is renewed that much later.
+                Some(after) if after < Duration::from_hours(24) => self.advance(after),
+                _ => return,
             }
         }
         let last = self.plan_actions(&self.view(), &[]);

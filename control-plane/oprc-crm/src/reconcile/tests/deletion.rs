@@ -38,7 +38,10 @@ fn delete(cluster: &mut Cluster) {
             assert_eq!(left, [""; 0], "the finalizer is removed last");
         }
         assert!(
-            !decision.actions.iter().any(|it| matches!(it, Action::Apply(_))),
+            !decision
+                .actions
+                .iter()
+                .any(|it| matches!(it, Action::Apply(_) | Action::IssueCertificate(_))),
             "nothing is created"
         );
         cluster.run_controllers();

@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Action, observe::MANAGER},
+    super::{Action, observe::MANAGER, render::RENEW_AFTER},
     cases,
     cluster::{Cluster, Key},
     owned, specs,
@@ -63,7 +63,9 @@ fn owned_leaves(cluster: &Cluster) -> Vec<(Key, Vec<String>)> {
         leaves(&ours["fieldsV1"], &[], &mut paths);
         // Without its owner it is somebody else's; how many there are is the autoscaler's part.
         paths.retain(|path| {
+            let renewal = format!("f:{RENEW_AFTER}");
             !path.contains(&"f:ownerReferences".to_owned())
+                && !path.contains(&renewal)
                 && (key.0 != DEPLOYMENT || path.last().unwrap() != "f:replicas")
         });
         all.extend(paths.into_iter().map(|path| (key.clone(), path)));
@@ -84,7 +86,8 @@ fn step<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
 fn spoil(value: &mut Value) {
     *value = match &*value {
         Value::String(text) => json!(format!("{text}-spoiled")),
-        Value::Number(number) => json!(number.as_i64().unwrap() + 1),
+        // Another port must not become the same.
+        Value::Number(number) => json!(number.as_i64().unwrap() + 5),
         Value::Bool(flag) => json!(!flag),
         Value::Array(_) => json!([]),
         Value::Object(_) | Value::Null => json!({"spoiled": "yes"}),
@@ -98,7 +101,9 @@ fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Apply(write) => Some((write.desired.kind.clone(), write.desired.name.clone())),
+            Action::Apply(write) | Action::IssueCertificate(write) => {
+                Some((write.desired.kind.clone(), write.desired.name.clone()))
+            }
             Action::Delete(child) => panic!("{what}: deletes {}", child.name),
             _ => None,
         })

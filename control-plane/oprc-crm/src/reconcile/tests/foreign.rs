@@ -26,7 +26,7 @@ proptest! {
             cluster.run_controllers();
             for action in cluster.reconcile().actions {
                 match action {
-                    Action::Apply(write) => {
+                    Action::Apply(write) | Action::IssueCertificate(write) => {
                         prop_assert_ne!(&(write.desired.kind, write.desired.name), key);
                     }
                     Action::Delete(child) => {
@@ -71,7 +71,10 @@ fn objects_of_a_deleted_class_of_the_same_name_are_awaited() {
     cluster.reconcile_on(&view, usize::MAX);
     cluster.set_spec(&specs::one("dev"));
     let decision = cluster.reconcile();
-    assert!(!decision.actions.iter().any(|it| matches!(it, Action::Apply(_) | Action::Delete(_))));
+    assert!(!decision.actions.iter().any(|it| matches!(
+        it,
+        Action::Apply(_) | Action::IssueCertificate(_) | Action::Delete(_)
+    )));
     assert_eq!(cluster.phase(), (Phase::Applying, "WaitingForDeletion".to_owned()));
     cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);

@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Key};
+use super::{
+    super::Action,
+    cluster::{Cluster, Key},
+};
 use crate::{
     crd::Phase,
-    kinds::{DEPLOYMENT, STATEFUL_SET},
+    kinds::{DEPLOYMENT, SECRET, STATEFUL_SET},
 };
 
 fn spec(replicas: i32) -> Value {
@@ -132,7 +135,7 @@ fn a_removed_grid_outlasts_the_pods_that_use_it() {
         cluster.run_controllers();
         cluster.reconcile();
         assert_eq!(cluster.phase().0, Phase::Available);
-        assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 5);
+        assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 6);
         assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "it drains");
         cluster.converge();
         assert_eq!(cluster.outcome(), Cluster::with(&alone).outcome());
@@ -153,6 +156,28 @@ fn a_grid_that_is_restored_while_it_drains_stays() {
     cluster.converge();
     assert_eq!(cluster.child(&grid()).unwrap().uid, uid);
     assert_eq!(cluster.status().replaced, None);
+}
+
+#[test]
+fn certificates_are_renewed_in_time_without_a_restart() {
+    let mut cluster = Cluster::with(&spec(3));
+    let secret = (SECRET, "shop-odgm".to_owned());
+    let issued = cluster.child(&secret).unwrap().renew_after.unwrap();
+    let template = cluster.object(&grid()).unwrap()["spec"]["template"].clone();
+    let waiting = cluster.reconcile();
+    assert_eq!(waiting.actions, []);
+    let left = waiting.requeue_after.unwrap();
+    assert!(left > std::time::Duration::from_hours(59 * 24), "{left:?}");
+    cluster.advance(left);
+    let actions = cluster.reconcile().actions;
+    assert!(matches!(actions.first(), Some(Action::IssueCertificate(_))), "{actions:?}");
+    cluster.converge();
+    assert!(cluster.child(&secret).unwrap().renew_after.unwrap() > issued);
+    assert_eq!(cluster.object(&grid()).unwrap()["spec"]["template"], template);
+    // A deleted Secret is made again.
+    cluster.remove(&secret);
+    cluster.converge();
+    assert!(cluster.child(&secret).is_some());
 }
 
 /// Both kinds of workload have one name, and their selectors match the same pods.

@@ -25,7 +25,7 @@ mod view;
 use proptest::prelude::ProptestConfig;
 use serde_json::Value;
 
-use super::{managed_fields::OwnedFields, observe::MANAGER};
+use super::{managed_fields::OwnedFields, observe::MANAGER, render::RENEW_AFTER};
 
 /// So many cases, unless `PROPTEST_CASES` is set. Failures aren't persisted.
 fn cases(cases: u32) -> ProptestConfig {
@@ -34,11 +34,14 @@ fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases: if is_set { default.cases } else { cases }, ..default }
 }
 
-/// The fields of an object that CRM owns.
+/// The fields of an object that CRM owns, without the time of its certificate.
 fn owned(object: &Value) -> Value {
     let managed = object["metadata"]["managedFields"].clone();
     let managed: Option<Vec<_>> = serde_json::from_value(managed).unwrap();
-    OwnedFields::of(object, &managed.unwrap_or_default(), MANAGER)
+    let mut owned = OwnedFields::of(object, &managed.unwrap_or_default(), MANAGER)
         .map(|it| it.live)
-        .unwrap_or_default()
+        .unwrap_or_default();
+    let annotations = owned.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    annotations.map(|it| it.remove(RENEW_AFTER));
+    owned
 }

@@ -40,7 +40,7 @@ fn a_deployment_takes_two_status_writes() {
             for action in cluster.reconcile().actions {
                 counts[match action {
                     Action::AddFinalizer => 0,
-                    Action::Apply(_) | Action::ScaleRevision(_) => 1,
+                    Action::Apply(_) | Action::IssueCertificate(_) | Action::ScaleRevision(_) => 1,
                     Action::Status(_) => 2,
                     Action::Event(_) => 3,
                     Action::Delete(_) | Action::RemoveFinalizer => panic!("{action:?}"),

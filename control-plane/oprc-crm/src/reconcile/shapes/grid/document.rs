@@ -43,9 +43,9 @@ struct ClassDocument<'a> {
 struct Method<'a> {
     url: String,
     access: Access,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     read_only: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     stateless: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<i32>,
@@ -107,10 +107,6 @@ struct Reference<'a> {
     class: &'a str,
     url: String,
     access: Access,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 pub(super) fn config_map(

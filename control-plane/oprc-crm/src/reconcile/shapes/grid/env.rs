@@ -12,7 +12,7 @@ use super::{
         Context, GRID_PORT,
         pod::{self, variable},
     },
-    DATA_DIR,
+    DATA_DIR, TLS_DIR,
     document::{CLASS_FILE, CONFIG_DIR, MEMBERS_FILE},
 };
 
@@ -83,6 +83,7 @@ pub(super) fn variables(context: &Context<'_>, plan: &OdgmPlan) -> Vec<EnvVar> {
     all.push(variable("ODGM_NODE_ID_PREFIX", &plan.node_id_prefix));
     all.push(variable("ODGM_NODE_ID", format!("{}00{index}", plan.node_id_prefix)));
     if plan.is_replicated() {
+        all.push(variable("ODGM_TLS_DIR", TLS_DIR));
         all.push(variable("ODGM_MEMBERS_FILE", format!("{CONFIG_DIR}/{MEMBERS_FILE}")));
     }
     all.extend(plan.env.iter().map(pod::user_variable));

@@ -19,6 +19,8 @@ use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 /// The name of its container.
 pub(crate) const CONTAINER: &str = "odgm";
 const DATA_DIR: &str = "/data";
+/// The folder of the certificate of a replicated grid.
+const TLS_DIR: &str = "/etc/odgm-tls";
 
 /// How the data grid runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +51,14 @@ pub(crate) fn objects(
     let name = names::odgm(base);
     let service = names::odgm_service(base);
     let mut all = vec![
-        objects::service(context, &service, false),
+        objects::service(context, plan, &service, false),
         document::config_map(context, plan, functions),
     ];
+    all.extend(plan.is_replicated().then(|| objects::certificate(context)));
     let template = objects::template(context, plan);
     let metadata = context.meta(&name, context.odgm_labels());
     let workload = if plan.stateful() {
-        all.push(objects::service(context, &names::odgm_peers(base), true));
+        all.push(objects::service(context, plan, &names::odgm_peers(base), true));
         objects::stateful_set(context, plan, metadata.clone(), template)
     } else {
         objects::deployment(context, plan, metadata.clone(), template)

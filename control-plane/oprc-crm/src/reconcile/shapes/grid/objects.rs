@@ -5,9 +5,10 @@ use k8s_openapi::{
         apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
         core::v1::{
             Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, GRPCAction,
-            PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ServiceSpec, Volume, VolumeMount,
-            VolumeResourceRequirements, WeightedPodAffinityTerm,
+            KeyToPath, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm,
+            PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, Secret,
+            SecretVolumeSource, ServiceSpec, Volume, VolumeMount, VolumeResourceRequirements,
+            WeightedPodAffinityTerm,
         },
     },
     apimachinery::pkg::{
@@ -18,34 +19,57 @@ use oprc_unit::{OdgmPlan, Profile, grid_sizes, names, spec::Security};
 
 use super::{
     super::super::manifest::{
-        self, Context, DesiredObject, GRID_PORT, desired_object,
+        self, Context, DNS_NAME, DesiredObject, GRID_PORT, desired_object,
         pod::{self, container_port},
         selector, service_port,
     },
-    CONTAINER, DATA_DIR,
+    CONTAINER, DATA_DIR, TLS_DIR,
     document::CONFIG_DIR,
     env::variables,
 };
-use crate::kinds::STATEFUL_SET;
+use crate::kinds::{SECRET, STATEFUL_SET};
 
 const VOLUME: &str = names::ODGM_VOLUME;
 const CONFIG_VOLUME: &str = "config";
 const GRPC: (&str, i32) = ("grpc", GRID_PORT);
 const PUBLIC: (&str, i32) = ("public", 8083);
+/// Calls between nodes, and etcd's members.
+const PEER_PORTS: [(&str, i32); 2] = [("peer", 8082), ("etcd", 2380)];
+const TLS_VOLUME: &str = "tls";
+const TLS_FILES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 
-pub(super) fn service(context: &Context<'_>, name: &str, headless: bool) -> DesiredObject {
-    // Nodes call each other by the headless Service; callers from outside use a port of their own,
-    // at which a node admits only what is PUBLIC.
-    let ports: &[(&str, i32)] = if headless { &[GRPC] } else { &[GRPC, PUBLIC] };
+pub(super) fn service(
+    context: &Context<'_>,
+    plan: &OdgmPlan,
+    name: &str,
+    headless: bool,
+) -> DesiredObject {
+    let ports = ports(plan).filter(|port| PEER_PORTS.contains(port) == headless || *port == GRPC);
     let spec = ServiceSpec {
         selector: Some(context.odgm_selector()),
-        ports: Some(ports.iter().map(|(name, port)| service_port(name, *port)).collect()),
+        ports: Some(ports.map(|(name, port)| service_port(name, port)).collect()),
         cluster_ip: headless.then(|| "None".to_owned()),
         // Nodes connect to each other before they are ready.
         publish_not_ready_addresses: headless.then_some(true),
         ..ServiceSpec::default()
     };
     manifest::service(context.meta(name, context.odgm_labels()), spec)
+}
+
+/// Ports of a node. Callers from outside use one of their own, at which it admits only what is PUBLIC.
+fn ports(plan: &OdgmPlan) -> impl Iterator<Item = (&'static str, i32)> {
+    let peers = PEER_PORTS.into_iter().filter(|_| plan.is_replicated());
+    [GRPC, PUBLIC].into_iter().chain(peers)
+}
+
+/// The Secret that the nodes of a replicated grid recognise each other by. Its keys are made when it is
+/// written.
+pub(super) fn certificate(context: &Context<'_>) -> DesiredObject {
+    let identity = &context.class.identity;
+    let mut metadata = context.meta(&names::odgm(&identity.base), context.odgm_labels());
+    let name = format!("*.{}.{}.svc", names::odgm_peers(&identity.base), identity.namespace);
+    metadata.annotations.get_or_insert_default().insert(DNS_NAME.to_owned(), name);
+    desired_object(SECRET, &Secret { metadata, ..Secret::default() })
 }
 
 fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
@@ -65,7 +89,7 @@ fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
     Container {
         name: CONTAINER.to_owned(),
         image: Some(plan.image.clone().unwrap_or_else(image)),
-        ports: Some([GRPC, PUBLIC].map(|(name, port)| container_port(name, port)).into()),
+        ports: Some(ports(plan).map(|(name, port)| container_port(name, port)).collect()),
         env: Some(variables(context, plan)),
         resources: Some(pod::resources(
             &plan.requests,
@@ -73,10 +97,12 @@ fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
             &grid_sizes(context.platform, profile),
         )),
         // A folder and no `subPath`, so that the kubelet updates the files.
-        volume_mounts: Some(vec![
-            mount(VOLUME, DATA_DIR, false),
-            mount(CONFIG_VOLUME, CONFIG_DIR, true),
-        ]),
+        volume_mounts: Some(
+            [mount(VOLUME, DATA_DIR, false), mount(CONFIG_VOLUME, CONFIG_DIR, true)]
+                .into_iter()
+                .chain(plan.is_replicated().then(|| mount(TLS_VOLUME, TLS_DIR, true)))
+                .collect(),
+        ),
         // A lost quorum must not restart the nodes that are left.
         startup_probe: probe("live", 1, 60),
         readiness_probe: probe("ready", 5, 3),
@@ -100,6 +126,7 @@ pub(super) fn template(context: &Context<'_>, plan: &OdgmPlan) -> PodTemplateSpe
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     }));
+    volumes.extend(plan.is_replicated().then(|| tls_volume(context)));
     let spec = PodSpec {
         containers: vec![container(context, plan)],
         volumes: Some(volumes),
@@ -114,6 +141,25 @@ pub(super) fn template(context: &Context<'_>, plan: &OdgmPlan) -> PodTemplateSpe
         ..PodSpec::default()
     };
     pod::pod_template(context.odgm_labels(), context.scrape(GRID_PORT, None), spec)
+}
+
+/// Without the key of the authority, with which only CRM issues certificates.
+fn tls_volume(context: &Context<'_>) -> Volume {
+    let file = |name: &str| KeyToPath {
+        key: name.to_owned(),
+        path: name.to_owned(),
+        ..KeyToPath::default()
+    };
+    Volume {
+        name: TLS_VOLUME.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(names::odgm(&context.class.identity.base)),
+            items: Some(TLS_FILES.map(file).into()),
+            default_mode: Some(0o440),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
 }
 
 /// Nodes of a grid are spread over cluster nodes wherever possible.

@@ -238,6 +238,12 @@ async fn read_due(grid: &Grid, object: &str, refusals: u32) -> Result<Due, Error
     let class = grid.class();
     // After a refusal only one, because another one may be the reason.
     let size = class.batch.filter(|_| refusals == 0).map_or(1, |it| it.size);
+    // The oldest event may be parked. This is read first: an event that is retried after it was read would be
+    // delivered twice.
+    let parked = grid.store().range(&parked_key(&events_prefix(object)), None, 1).await?;
+    if !parked.entries.is_empty() {
+        return Ok(Due::Nothing);
+    }
     let page = grid.store().range(&events_prefix(object), None, size).await?;
     let mut events = Vec::with_capacity(page.entries.len());
     for entry in page.entries {
@@ -245,9 +251,6 @@ async fn read_due(grid: &Grid, object: &str, refusals: u32) -> Result<Due, Error
         events.push(StoredEvent { key: entry.key, version: entry.version, record });
     }
     let Some(first) = events.first() else { return Ok(Due::Nothing) };
-    if grid.store().get(&parked_key(&first.key)).await?.is_some() {
-        return Ok(Due::Nothing);
-    }
     let Some(batch) = batch_of(&class, first) else {
         events.truncate(1);
         return Ok(Due::Now(events));

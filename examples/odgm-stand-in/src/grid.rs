@@ -35,7 +35,7 @@ impl DataService for Grid {
             active_shards: shards,
             balance_score: 1.0,
             current_term: 1,
-            committed_index: 0,
+            ..GetClusterInfoResponse::default()
         }))
     }
 

@@ -73,7 +73,7 @@ struct Macro<'a> {
 struct Step<'a> {
     method: &'a str,
     target: &'a str,
-    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     args: &'a BTreeMap<String, String>,

@@ -8,6 +8,5 @@ mod events;
 mod linearizability;
 mod network;
 mod planted;
-mod planted_etcd;
 mod proof;
 mod takeover;

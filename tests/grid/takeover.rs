@@ -1,23 +1,18 @@
 //! Another node takes over from an owner that doesn't respond, and the former owner overwrites nothing.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use oprc_tests::{
     etcd,
     grid::{
         client::{Attempt, Client, Delivery},
-        history::{Args, History, Kind, Operation, Verdict},
+        history::{Args, History, Kind, Operation},
         nodes::Nodes,
     },
 };
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::{join, time::sleep};
-
-use crate::planted_etcd;
 
 const OBJECT: &str = "counter";
 const LIMIT: Duration = Duration::from_mins(1);
@@ -49,8 +44,8 @@ async fn increment(history: &History, node: &str, by: u64, key: &str) {
 
 /// The owner of an object is paused when its function has responded, but before it can store that, and
 /// continues after others have changed the object.
-async fn pause_owner(etcd: &Path) -> History {
-    let nodes = Nodes::replicated(3, &[], etcd).await;
+async fn pause_owner() -> History {
+    let nodes = Nodes::replicated(3, &[], &etcd::program()).await;
     let (urls, history) = (nodes.urls(), History::default());
     let state = [("count".to_owned(), json!(0))].into_iter().collect();
     let args = Args { state: Some(state), ..Args::default() };
@@ -83,14 +78,7 @@ async fn pause_owner(etcd: &Path) -> History {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_owner_that_was_paused_overwrites_nothing() {
-    let history = pause_owner(&etcd::program()).await;
+    let history = pause_owner().await;
     history.assert_linearizable("paused-owner");
     assert_eq!(history.last_read(OBJECT).unwrap()["count"], json!(13));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_was_paused_is_found_without_fence() {
-    let folder = tempfile::tempdir().unwrap();
-    let verdict = pause_owner(&planted_etcd::install(folder.path())).await.check();
-    assert!(matches!(verdict, Verdict::Illegal(_)), "{verdict:?}");
 }

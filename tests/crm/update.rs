@@ -87,18 +87,23 @@ async fn update(ns: &TestNamespace, crm: &Crm, name: &str, spec: &Value) -> Clas
 async fn consecutive_updates_converge() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         load_second_image(ns).await;
-        let grid = ["Deployment/shop-odgm", "Pod/shop-odgm", "Service/shop-odgm-svc"];
+        let grid = [
+            "ConfigMap/shop-odgm",
+            "Deployment/shop-odgm",
+            "Pod/shop-odgm",
+            "Service/shop-odgm-svc",
+        ];
         let greet = ["Deployment/shop--greet", "Pod/shop--greet", "Service/shop--greet"];
         let wave = ["Deployment/shop--wave", "Pod/shop--wave", "Service/shop--wave"];
         let second = ["Pod/shop--greet", "PodDisruptionBudget/shop--greet"];
 
         let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
         update(ns, crm, "shop", &spec).await;
-        exactly(ns, "what was deployed", &[grid, greet, wave].concat()).await;
+        exactly(ns, "what was deployed", &[&grid[..], &greet, &wave].concat()).await;
 
         spec["functions"][0]["image"] = json!(HELLO_TWO);
         update(ns, crm, "shop", &spec).await;
-        exactly(ns, "the same objects", &[grid, greet, wave].concat()).await;
+        exactly(ns, "the same objects", &[&grid[..], &greet, &wave].concat()).await;
         let running = pods_of(ns, "greet").await;
         assert_eq!(running[0]["spec"]["containers"][0]["image"], HELLO_TWO);
         assert_eq!(pods_of(ns, "wave").await[0]["spec"]["containers"][0]["image"], HELLO);

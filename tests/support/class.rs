@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::{StreamExt as _, future::join_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Resource, ResourceExt as _,
+    Api, Resource, ResourceExt,
     api::{DynamicObject, ListParams, Patch, PatchParams},
     runtime::{
         WatchStreamExt as _,
@@ -27,6 +27,8 @@ use tonic::{Request, Status};
 use crate::{HELLO, TestNamespace, crm::Client};
 
 /// Bound on a rollout on a real node.
+/// A ConfigMap that every namespace has.
+const ROOT_CA: &str = "kube-root-ca.crt";
 pub const AVAILABLE_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The sample function with frequent probes, so that tests are fast, and a high failure threshold,
@@ -259,7 +261,8 @@ pub async fn list_objects(ns: &TestNamespace) -> Vec<String> {
     }
     for kind in kinds {
         let objects = list(ns, &kind).await;
-        names.extend(objects.iter().map(|object| format!("{kind}/{}", object.name_any())));
+        let own = objects.iter().map(ResourceExt::name_any).filter(|name| name != ROOT_CA);
+        names.extend(own.map(|name| format!("{kind}/{name}")));
     }
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();

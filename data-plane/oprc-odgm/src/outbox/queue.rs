@@ -113,9 +113,12 @@ impl ObjectQueue {
     /// Has an object wait for further events until a time.
     pub(super) fn wait(&mut self, object: String, until: Instant, missing: usize) {
         let Some(known) = self.all.get_mut(&object) else { return };
-        // Events that were added since they were read count when they are read again.
-        let missing = if known.again { 1 } else { missing };
-        known.again = false;
+        // Events that were added since they were read may be the missing ones.
+        if known.again {
+            known.again = false;
+            self.ready.push_back(object);
+            return;
+        }
         known.missing = Some(missing);
         known.wake = Some(until);
         self.waiting.push(Reverse((until, object)));
@@ -225,6 +228,10 @@ mod tests {
         queue.next().unwrap();
         queue.wait("a".to_owned(), until, 2);
         queue.wake(until);
+        assert_eq!(queue.next().as_deref(), Some("a"));
+        // The last event of a batch is added while its others are read.
+        queue.add("a");
+        queue.wait("a".to_owned(), until, 1);
         assert_eq!(queue.next().as_deref(), Some("a"));
     }
 

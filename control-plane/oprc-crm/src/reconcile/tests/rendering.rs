@@ -169,7 +169,7 @@ fn the_data_grid_knows_its_class() {
         "macros": {"both": {
             "access": "INTERNAL",
             "steps": [
-                {"method": "add", "target": "$", "as": "added", "args": {"n": "1"}, "argRefs": {"of": "$args.of"}},
+                {"method": "add", "target": "$", "name": "added", "args": {"n": "1"}, "argRefs": {"of": "$args.of"}},
                 {"method": "greet", "target": "$.owner", "inputs": ["added.n"]},
             ],
             "output": "added",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::{StreamExt as _, future::join_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Resource, ResourceExt as _,
     api::{DynamicObject, ListParams, Patch, PatchParams},
     runtime::{
         WatchStreamExt as _,
@@ -204,9 +204,11 @@ pub fn objects(ns: &TestNamespace, kind: &Kind) -> Api<DynamicObject> {
     Api::namespaced_with(ns.client.clone(), &ns.name, &kind.resource())
 }
 
-/// All objects of a kind in the test's namespace.
+/// All objects of a kind in the test's namespace that the cluster didn't create by itself.
 pub async fn list(ns: &TestNamespace, kind: &Kind) -> Vec<DynamicObject> {
-    objects(ns, kind).list(&ListParams::default()).await.unwrap().items
+    let mut all = objects(ns, kind).list(&ListParams::default()).await.unwrap().items;
+    all.retain(|it| it.name_any() != ROOT_CA);
+    all
 }
 
 /// The value of a variable in the first container of a pod's specification.
@@ -261,8 +263,7 @@ pub async fn list_objects(ns: &TestNamespace) -> Vec<String> {
     }
     for kind in kinds {
         let objects = list(ns, &kind).await;
-        let own = objects.iter().map(ResourceExt::name_any).filter(|name| name != ROOT_CA);
-        names.extend(own.map(|name| format!("{kind}/{name}")));
+        names.extend(objects.iter().map(|object| format!("{kind}/{}", object.name_any())));
     }
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();

@@ -137,7 +137,7 @@ fn is_write(verb: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() {
+async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_six_writes() {
     in_namespace(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let options = Options::user(USER).through(proxy.url());

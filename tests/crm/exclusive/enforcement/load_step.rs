@@ -23,6 +23,7 @@ use oprc_tests::{
     in_namespace,
     load::{Connection, Target},
     prometheus::Prometheus,
+    proof,
     write_cutoff::WriteCutoff,
 };
 use serde_json::{Value, json};
@@ -154,7 +155,8 @@ pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChan
 /// Runs a class under a low load, then a load step.
 ///
 /// CRM ends while it records its first decision, once before the write and once after it. The floor is
-/// set, nothing is lowered by noise or by a deployment, and it comes down in steps after the load.
+/// set, nothing is lowered by noise or by a deployment, and it comes down in steps after the load. The end
+/// after the write and the deployment are left out of samples.
 pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
     in_namespace(async |ns: &TestNamespace| {
         let prometheus = Prometheus::with_frequent_scrapes().await;
@@ -172,20 +174,26 @@ pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
         timeout(TIMEOUT, lost.reached()).await.expect("a decision");
         drop(crm);
         assert_eq!(history(ns, scaling).await, []);
-        let kept = WriteCutoff::at_first(decides, true);
-        let crm = kept.start(ns, &options).await;
-        timeout(TIMEOUT, kept.reached()).await.expect("a decision");
-        drop(crm);
-        let decided = history(ns, scaling).await;
-        assert_eq!(decided.len(), 1, "{decided:?}");
+        let mut decided = None;
+        if proof::whole() {
+            let kept = WriteCutoff::at_first(decides, true);
+            let crm = kept.start(ns, &options).await;
+            timeout(TIMEOUT, kept.reached()).await.expect("a decision");
+            drop(crm);
+            let recorded = history(ns, scaling).await;
+            assert_eq!(recorded.len(), 1, "{recorded:?}");
+            decided = recorded.into_iter().next();
+        }
         let crm = Crm::start(ns, &options).await;
         tokio::select! {
             () = make_noise(&generator, HIGH, 1) => {}
-            () = raise(ns, scaling, &first, &decided[0]) => {}
+            () = raise(ns, scaling, &first, decided.as_ref()) => {}
         }
-        tokio::select! {
-            () = make_noise(&generator, HIGH, 2) => {}
-            () = deploy_under_load(ns, &crm, scaling) => {}
+        if proof::whole() {
+            tokio::select! {
+                () = make_noise(&generator, HIGH, 2) => {}
+                () = deploy_under_load(ns, &crm, scaling) => {}
+            }
         }
         generator.set_rate(1);
         drop(exclusive);
@@ -197,7 +205,12 @@ pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
     .await;
 }
 
-async fn raise(ns: &TestNamespace, scaling: Scaling, first: &[String], decided: &NfrChange) {
+async fn raise(
+    ns: &TestNamespace,
+    scaling: Scaling,
+    first: &[String],
+    decided: Option<&NfrChange>,
+) {
     let class = scaling.class();
     let raised = |it: &ClassRuntimeStatus| {
         it.last_applied_recommendations.iter().any(|it| it.target >= f64::from(NEEDED))
@@ -214,7 +227,7 @@ async fn raise(ns: &TestNamespace, scaling: Scaling, first: &[String], decided: 
     assert_eq!(found.ready.as_deref(), Some("1/1"));
     // The newest is the first. The decision is neither repeated nor forgotten.
     let history = found.nfr_history;
-    assert_eq!(history.last(), Some(decided), "{history:?}");
+    assert!(decided.is_none_or(|it| history.last() == Some(it)), "{history:?}");
     assert!(history.windows(2).all(|it| (it[0].from - it[1].to).abs() < 0.5), "{history:?}");
     let is_raise: Vec<_> = history.iter().rev().map(|it| it.to > it.from).collect();
     assert!(is_raise.is_sorted_by(|a, b| a >= b), "no raise after a step down: {history:?}");
@@ -263,10 +276,15 @@ async fn deploy_under_load(ns: &TestNamespace, crm: &Crm, scaling: Scaling) {
     }
 }
 
+/// In steps, as far as the floor of the specification. A sample waits for the first two steps.
 async fn is_lowered(ns: &TestNamespace, scaling: Scaling) {
-    let lowered = |it: &ClassRuntimeStatus| it.last_applied_recommendations.is_empty();
-    let what = "the floor of the specification";
-    let found = wait_for_status(ns, &scaling.class(), what, TIMEOUT, lowered).await;
-    let down = found.nfr_history.iter().filter(|it| it.to < it.from).count();
-    assert!(down >= 2, "in steps: {:?}", found.nfr_history);
+    let steps = |it: &ClassRuntimeStatus| {
+        it.nfr_history.iter().filter(|change| change.to < change.from).count()
+    };
+    let lowered = |it: &ClassRuntimeStatus| {
+        let is_done = !proof::whole() || it.last_applied_recommendations.is_empty();
+        is_done && (steps(it) >= 2 || it.last_applied_recommendations.is_empty())
+    };
+    let found = wait_for_status(ns, &scaling.class(), "a lower floor", TIMEOUT, lowered).await;
+    assert!(steps(&found) >= 2, "in steps: {:?}", found.nfr_history);
 }

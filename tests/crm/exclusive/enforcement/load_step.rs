@@ -159,6 +159,8 @@ pub(super) async fn history(ns: &TestNamespace, scaling: Scaling) -> Vec<NfrChan
 /// after the write and the deployment are left out of samples.
 pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
     in_namespace(async |ns: &TestNamespace| {
+        // The load would disturb other tests, and they would disturb it. So would frequent scrapes.
+        let exclusive = begin_exclusive().await;
         let prometheus = Prometheus::with_frequent_scrapes().await;
         let options = with(scaling.options(prometheus.frequently_measuring()), &SHORT);
         let lost = WriteCutoff::at_first(decides, false);
@@ -168,8 +170,6 @@ pub(super) async fn floor_follows_a_load_step(scaling: Scaling) {
         let generator = Generator::start(target, Connection::New, LOW);
         let class = scaling.class();
         wait_for_status(ns, &class, "measurements", TIMEOUT, is_met).await;
-        // The load would disturb other tests, and they would disturb it.
-        let exclusive = begin_exclusive().await;
         generator.set_rate(HIGH);
         timeout(TIMEOUT, lost.reached()).await.expect("a decision");
         drop(crm);

@@ -36,9 +36,12 @@ build: tools
 
 .PHONY: image
 image: build ## Build the images of PM, CRM and the samples: target/*.oci.tar
-	@for image in $(IMAGES); do \
+	@for image in $(filter-out oprc-odgm,$(IMAGES)); do \
 		$(OPRC) sandbox image --name oprc.local/$$image:dev $(BUILT)/$$image target/$$image.oci.tar || exit 1; \
 	done
+	@etcd=$$($(OPRC) sandbox program etcd) && \
+		$(OPRC) sandbox image --name oprc.local/oprc-odgm:dev --add /usr/bin/etcd=$$etcd \
+			$(BUILT)/oprc-odgm target/oprc-odgm.oci.tar
 	@examples/counter-py/image.sh $(OPRC) target/counter-py.oci.tar
 
 .PHONY: install

@@ -118,6 +118,9 @@ pub(crate) enum Command {
         /// Folder with all files of the image; PROGRAM is then a path in the image.
         #[arg(long, value_name = "FOLDER")]
         root: Option<PathBuf>,
+        /// Another file of the image: its path there, and the file to copy. May be repeated.
+        #[arg(long, value_name = "PATH=FILE", value_parser = added_file)]
+        add: Vec<(String, PathBuf)>,
         /// Static executable.
         program: PathBuf,
         /// Archive to write.
@@ -126,10 +129,30 @@ pub(crate) enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Print the path of a program that the sandbox builds, and build it if it is missing.
+    #[command(hide = true)]
+    Program {
+        #[arg(value_enum)]
+        program: Program,
+    },
     #[command(hide = true)]
     Supervise { name: String },
     #[command(hide = true)]
     HoldNode { folder: PathBuf },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Program {
+    Etcd,
+}
+
+fn added_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((path, file)) if path.starts_with('/') && !path.ends_with('/') && !file.is_empty() => {
+            Ok((path.to_owned(), file.into()))
+        }
+        _ => Err("expected PATH=FILE, where PATH is absolute".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -201,7 +224,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 }
             }
         }
-        Command::Image { name, root, program, archive, arguments } => {
+        Command::Image { name, root, add, program, archive, arguments } => {
             let mut image = match root {
                 Some(root) => Image::of_root(&name, &root, &program.to_string_lossy())?,
                 None => {
@@ -214,7 +237,11 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 }
             };
             image.entrypoint.extend(arguments);
+            image.files.extend(add);
             image.write(&archive)?;
+        }
+        Command::Program { program: Program::Etcd } => {
+            print(&format!("{}\n", oprc_sandbox::etcd_program()?.display()))?;
         }
         Command::Supervise { name } => supervisor::supervise(&name).await?,
         Command::HoldNode { folder } => node::hold(&folder).await?,

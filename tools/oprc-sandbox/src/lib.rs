@@ -39,5 +39,7 @@ pub use cluster::Cluster;
 pub use companion::Companion;
 pub use error::{Error, Result};
 pub use pki::{Identity, Pki};
-pub use programs::{ASSETS, linearizability_checker, prometheus_program, queue_proxy};
+pub use programs::{
+    ASSETS, etcd_program, linearizability_checker, prometheus_program, queue_proxy,
+};
 pub use spec::{DEFAULT_NAME, NodeChoice, NodeKind, Options, Spec};

@@ -32,6 +32,11 @@ pub(crate) fn container_runtime() -> Result<PathBuf> {
     debian::unpack("containers", &["containerd", "runc", "containernetworking-plugins"])
 }
 
+/// etcd, built if it is missing. For images of the data grid.
+pub fn etcd_program() -> Result<PathBuf> {
+    Ok(core(&["etcd"])?("etcd"))
+}
+
 /// Prometheus, built if it is missing. For benchmarks.
 pub fn prometheus_program() -> Result<PathBuf> {
     go::prometheus()

@@ -18,6 +18,7 @@ mod owned_fields;
 mod prometheus_outage;
 mod proxy;
 mod rejections;
+mod replicated_grid;
 mod request_counts;
 mod security;
 mod server;

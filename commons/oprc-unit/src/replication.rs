@@ -74,6 +74,22 @@ pub fn raft_nodes(copies: i32) -> i32 {
     (copies | 1).max(3)
 }
 
+/// What the write-ahead log of a node needs at most.
+const LOG_BYTES: f64 = 400.0 * 1024.0 * 1024.0;
+/// Larger stores take too long to be copied to a new member.
+const MAX_QUOTA_BYTES: f64 = 8.0 * 1024.0 * 1024.0 * 1024.0;
+/// The smallest volume of a node of a replicated grid, in bytes.
+pub const MIN_RAFT_VOLUME: f64 = 512.0 * 1024.0 * 1024.0;
+
+/// How many bytes the objects of a replicated grid may take on volumes of a size. A node needs the space
+/// twice while it writes its file again, or receives a copy.
+pub fn store_quota(volume_bytes: f64) -> u64 {
+    let quota = (volume_bytes.max(MIN_RAFT_VOLUME) - LOG_BYTES) / 2.0;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let quota = quota.min(MAX_QUOTA_BYTES) as u64;
+    quota
+}
+
 /// The engine that stores all collections of a class: several copies need consensus, which `raft`
 /// also asks for with one. `basic` keeps one copy.
 pub fn engine(copies: i32, shard_type: Option<ShardType>) -> (ShardType, i32) {
@@ -154,6 +170,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_quota_leaves_space_for_the_log_and_a_second_copy() {
+        let mib = |size: f64| size * 1024.0 * 1024.0;
+        for (volume, quota) in [(100.0, 56), (512.0, 56), (1024.0, 312), (1e6, 8192)] {
+            assert_eq!(store_quota(mib(volume)), quota << 20, "{volume} MiB");
+        }
+    }
 
     proptest! {
         #[test]

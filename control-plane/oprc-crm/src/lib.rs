@@ -14,6 +14,7 @@ pub mod controller;
 pub mod crd;
 pub mod deadline;
 pub mod decode;
+pub mod grid_client;
 pub mod kinds;
 pub mod leader;
 pub mod metrics;

@@ -34,6 +34,7 @@ reasons! {
     AsExpected,
     Available,
     Complete,
+    DataGridStorageLow,
     Deleting,
     Disabled,
     ForeignAutoscaler,

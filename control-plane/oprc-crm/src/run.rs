@@ -17,7 +17,7 @@ use crate::{
     api,
     cache::{ApiHealth, Cache, Detected, Nodes, Watches, probe},
     config::Config,
-    controller::{Applier, Clock, Controller, PlatformNow},
+    controller::{Applier, Clock, Controller, GridReports, PlatformNow},
     kinds::AUTOSCALER,
     leader::{Candidate, Leadership},
     metrics::Metrics,
@@ -154,6 +154,7 @@ impl Crm {
             level,
         })
         .context("failed to build the routes")?;
+        let grid_reports = GridReports::new(client.clone(), Arc::clone(&cache));
         let applier = Arc::new(Applier { client, cache: Arc::clone(&cache), leadership, identity });
         let analyzer = Analyzer {
             options: Options::of(&config, only_namespace.as_deref()),
@@ -175,6 +176,7 @@ impl Crm {
             platform,
             clock,
             metrics,
+            grid_reports,
             concurrency: config.concurrency,
         });
         Ok(Components { server, router, reporter, service, controller, analyzer, election })

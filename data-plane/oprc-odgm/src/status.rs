@@ -1,15 +1,18 @@
 //! The status API of the grid.
 
 use std::{
+    pin::Pin,
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use futures::{Stream, stream};
 use jiff::{SignedDuration, Timestamp};
 use oprc_grpc::odgm::{
     GetClusterInfoRequest, GetClusterInfoResponse, GetCollectionStatusRequest,
     GetCollectionStatusResponse, Node, data_service_server::DataService,
 };
+use tokio::time::{MissedTickBehavior, interval};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -21,8 +24,11 @@ use crate::{
     },
 };
 
+/// How often a watched node compares its state with what it reported.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Reports on the nodes of a grid.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StatusService {
     pub(crate) config: Config,
     /// Empty until the store is open.
@@ -37,24 +43,36 @@ impl DataService for StatusService {
         &self,
         _: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
-        let Config { node_id, cluster_id, address, collections, .. } = &self.config;
-        let shards = collections.iter().map(|it| it.partition_count).sum();
-        let info = GetClusterInfoResponse {
-            cluster_id: cluster_id.clone(),
-            total_shards: shards,
-            ..GetClusterInfoResponse::default()
-        };
-        if let (Some(config), Some(cluster)) = (&self.config.replica, &self.cluster) {
-            return Ok(Response::new(self.replicated(config, cluster, info)));
+        Ok(Response::new(self.cluster_info()))
+    }
+
+    type WatchClusterInfoStream =
+        Pin<Box<dyn Stream<Item = Result<GetClusterInfoResponse, Status>> + Send>>;
+
+    async fn watch_cluster_info(
+        &self,
+        _: Request<GetClusterInfoRequest>,
+    ) -> Result<Response<Self::WatchClusterInfoStream>, Status> {
+        if self.cluster.is_none() {
+            return Err(Status::failed_precondition("the grid has one node"));
         }
-        let node = node(node_id, address, "active", Instant::now());
-        Ok(Response::new(GetClusterInfoResponse {
-            nodes: vec![node],
-            active_shards: shards,
-            balance_score: 1.0,
-            leader_node: node_id.clone(),
-            ..info
-        }))
+        let mut ticks = interval(WATCH_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let start = (self.clone(), ticks, None::<GetClusterInfoResponse>);
+        let transitions = stream::unfold(start, |(service, mut ticks, reported)| async move {
+            loop {
+                ticks.tick().await;
+                if service.is_shutting_down() {
+                    return None;
+                }
+                let info = service.cluster_info();
+                let state = without_counters(&info);
+                if reported.as_ref() != Some(&state) {
+                    return Some((Ok(info), (service, ticks, Some(state))));
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(transitions)))
     }
 
     async fn get_collection_status(
@@ -82,6 +100,32 @@ impl DataService for StatusService {
 }
 
 impl StatusService {
+    fn is_shutting_down(&self) -> bool {
+        self.grid.get().and_then(Grid::replica).is_some_and(|it| it.is_shutting_down())
+    }
+
+    fn cluster_info(&self) -> GetClusterInfoResponse {
+        let Config { node_id, cluster_id, address, collections, .. } = &self.config;
+        let shards = collections.iter().map(|it| it.partition_count).sum();
+        let info = GetClusterInfoResponse {
+            cluster_id: cluster_id.clone(),
+            total_shards: shards,
+            ..GetClusterInfoResponse::default()
+        };
+        if let (Some(config), Some(cluster)) = (&self.config.replica, &self.cluster) {
+            return self.replicated(config, cluster, info);
+        }
+        GetClusterInfoResponse {
+            nodes: vec![node(node_id, address, "active", Instant::now())],
+            active_shards: shards,
+            balance_score: 1.0,
+            leader_node: node_id.clone(),
+            desired_members: 1,
+            needed_nodes: 1,
+            ..info
+        }
+    }
+
     /// All members, and this node even if it isn't one.
     fn replicated(
         &self,
@@ -135,6 +179,8 @@ impl StatusService {
             store_bytes: status.own.as_ref().map_or(0, |it| it.bytes_in_use),
             store_quota_bytes: config.etcd_quota_bytes,
             low_on_space: cluster.is_low_on_space(),
+            desired_members: desired,
+            needed_nodes: needed_nodes(status.members.iter().map(|it| it.name.as_str())),
             ..info
         }
     }
@@ -150,6 +196,20 @@ impl StatusService {
     fn address_of(&self, config: &ReplicaConfig, index: u32) -> String {
         self.config.address.replace(&config.host_of(config.index), &config.host_of(index))
     }
+}
+
+/// What the transitions of a watched grid are about.
+fn without_counters(info: &GetClusterInfoResponse) -> GetClusterInfoResponse {
+    let mut state = GetClusterInfoResponse { committed_index: 0, store_bytes: 0, ..info.clone() };
+    state.nodes.iter_mut().for_each(|it| it.last_heartbeat.clear());
+    state
+}
+
+/// How many nodes there must be for all members. A member that hasn't started has no name: its index may
+/// be the lowest that is free.
+fn needed_nodes<'a>(members: impl Iterator<Item = &'a str> + Clone) -> u32 {
+    let last = members.clone().filter_map(index_of).max().map_or(0, |it| it + 1);
+    last.max(u32::try_from(members.count()).unwrap_or(u32::MAX))
 }
 
 /// Whether a node executes the calls of its partitions.
@@ -175,5 +235,38 @@ fn node(id: &str, address: &str, status: &str, responded: Instant) -> Node {
         status: status.to_owned(),
         // Without fractions of a second.
         last_heartbeat: format!("{at:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_needed_as_long_as_they_may_be_members() {
+        for (members, needed) in [
+            (vec!["g-0", "g-1", "g-2"], 3),
+            (vec!["g-0", "g-1", "g-4"], 5),
+            (vec!["g-0", "g-1", "g-2", ""], 4),
+            (vec![], 0),
+        ] {
+            assert_eq!(needed_nodes(members.iter().copied()), needed, "{members:?}");
+        }
+    }
+
+    #[test]
+    fn counters_and_heartbeats_are_no_transitions() {
+        let before = GetClusterInfoResponse {
+            nodes: vec![node("g-000", "a", "active", Instant::now())],
+            committed_index: 1,
+            store_bytes: 1,
+            ..GetClusterInfoResponse::default()
+        };
+        let mut after = before.clone();
+        after.nodes[0].last_heartbeat = "2026-01-01T00:00:00Z".to_owned();
+        (after.committed_index, after.store_bytes) = (2, 2);
+        assert_eq!(without_counters(&before), without_counters(&after));
+        after.nodes[0].status = "unreachable".to_owned();
+        assert_ne!(without_counters(&before), without_counters(&after));
     }
 }

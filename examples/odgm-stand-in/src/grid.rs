@@ -39,6 +39,15 @@ impl DataService for Grid {
         }))
     }
 
+    type WatchClusterInfoStream = tonic::codegen::BoxStream<GetClusterInfoResponse>;
+
+    async fn watch_cluster_info(
+        &self,
+        _: Request<GetClusterInfoRequest>,
+    ) -> Result<Response<Self::WatchClusterInfoStream>, Status> {
+        Err(Status::unimplemented("it stores nothing, so nothing changes"))
+    }
+
     async fn get_collection_status(
         &self,
         request: Request<GetCollectionStatusRequest>,

@@ -93,9 +93,14 @@ impl Functions {
         &self.calls
     }
 
+    /// The URL of a method.
+    pub fn url(&self, method: &str) -> String {
+        format!("http://{}/{method}", self.address)
+    }
+
     /// The class document, in which `triggers` are called after each change.
     pub fn class(&self, triggers: &[&str]) -> Value {
-        let method = |name: &str| json!({"url": format!("http://{}/{name}", self.address)});
+        let method = |name: &str| json!({"url": self.url(name)});
         let triggers: Vec<_> = triggers.iter().map(|it| json!({"method": it})).collect();
         json!({
             "name": "counter",

@@ -72,7 +72,8 @@ pub async fn inject(nodes: &Nodes, history: &History, seed: u64, faults: &[Fault
     }
 }
 
-async fn progress(history: &History, when: &str) {
+/// Waits until clients have done some operations more.
+pub async fn progress(history: &History, when: &str) {
     let len = history.len();
     let reached = timeout(RECOVERY_TIMEOUT, history.reaches(len + PROGRESS)).await;
     assert!(reached.is_ok(), "no progress {when}: {} operations", history.len() - len);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     platform::Profile,
-    replication,
+    replication::{self, MIN_RAFT_VOLUME},
     spec::{
         AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
         PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
@@ -132,7 +132,7 @@ pub(super) fn plan(
         state: spec.state.clone(),
         config: config.clone(),
     };
-    check(violations, &config);
+    check(violations, &config, engine);
     check_engine(violations, &config, spec.state.as_ref(), copies);
     let collections = collections(violations, &class, &defaults);
     check_uses(violations, spec, &collections);
@@ -197,10 +197,14 @@ fn check_uses(violations: &mut Violations, spec: &UnitSpec, all: &[CollectionPla
     }
 }
 
-fn check(violations: &mut Violations, config: &OdgmConfig) {
+fn check(violations: &mut Violations, config: &OdgmConfig, engine: ShardType) {
     violations.check_resources("odgm_config", config.requests.as_ref(), config.limits.as_ref());
     if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref()) {
-        violations.add_error("odgm_config.storage.size", parse_volume_size(size));
+        let (field, bytes) = ("odgm_config.storage.size", parse_volume_size(size));
+        if engine == ShardType::Raft && bytes.as_ref().is_ok_and(|it| *it < MIN_RAFT_VOLUME) {
+            violations.add(field, "nodes of a replicated grid need at least 512Mi");
+        }
+        violations.add_error(field, bytes);
     }
     violations.check_env("odgm_config.env", &config.env, is_reserved_grid_env);
 }

@@ -15,7 +15,7 @@ use crate::{
     reason::Reason,
     reconcile::{
         ObservedClass,
-        observe::{Child, ObservedState, PodProblem},
+        observe::{Child, GridObservation, ObservedState, PodProblem},
     },
 };
 
@@ -77,6 +77,8 @@ pub(super) struct Index {
     pub(super) pods: Pods,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failures: HashMap<String, String>,
+    /// Reports of data grids by class.
+    pub(super) grids: HashMap<Key, GridObservation>,
     pub(super) synced: HashSet<String>,
     /// Uids of objects deleted lately: a late API response must not resurrect a deleted object.
     pub(super) tombstones: VecDeque<String>,

@@ -20,7 +20,7 @@ use crate::{
     kinds::Kind,
     reconcile::{
         ObservedClass,
-        observe::{Child, ClusterView, PodCreationFailure, PodProblem},
+        observe::{Child, ClusterView, GridObservation, PodCreationFailure, PodProblem},
     },
     signals::{Component, PodRef},
 };
@@ -154,6 +154,7 @@ impl Cache {
             && let Some(class) = index.classes.remove(key)
         {
             index.by_base.remove(&(key.0.clone(), names::base(&key.1)));
+            index.grids.remove(key);
             self.publish(&mut index, &class, true);
         }
         self.enqueue([key.clone()]);
@@ -309,6 +310,16 @@ impl Cache {
     pub fn remove_pod_creation_failure(&self, uid: &str) {
         self.index.write().pod_creation_failures.remove(uid);
     }
+
+    /// Records what the data grid of a class reports. A class that doesn't exist is ignored.
+    pub fn put_grid(&self, class: &Key, grid: GridObservation) {
+        let mut index = self.index.write();
+        if index.classes.contains_key(class)
+            && index.grids.insert(class.clone(), grid) != Some(grid)
+        {
+            self.enqueue([class.clone()]);
+        }
+    }
 }
 
 /// A class without its large fields, because thousands of changes are kept.
@@ -359,6 +370,10 @@ impl ClusterView for Cache {
 
     fn pod_creation_failure(&self, uid: &str) -> Option<String> {
         self.index.read().pod_creation_failures.get(uid).cloned()
+    }
+
+    fn grid(&self, namespace: &str, class: &str) -> Option<GridObservation> {
+        self.index.read().grids.get(&key(namespace, class)).copied()
     }
 }
 

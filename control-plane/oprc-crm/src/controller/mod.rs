@@ -2,6 +2,7 @@
 
 mod apply;
 mod certificate;
+mod grid_reports;
 mod queue;
 
 use std::{
@@ -15,8 +16,11 @@ use oprc_unit::Platform;
 use tokio::{task::JoinSet, time::timeout};
 use tracing::Instrument as _;
 
-pub use self::apply::{Applier, NfrStatus};
 use self::queue::Queue;
+pub use self::{
+    apply::{Applier, NfrStatus},
+    grid_reports::GridReports,
+};
 use crate::{
     cache::{ApiHealth, Cache, Key},
     decode::deployment_id,
@@ -41,6 +45,7 @@ pub struct Controller {
     pub platform: PlatformNow,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+    pub grid_reports: GridReports,
     /// How many classes are reconciled at once.
     pub concurrency: usize,
 }
@@ -100,6 +105,7 @@ impl Controller {
         let _ =
             timeout(SHUTDOWN_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
         tasks.shutdown().await;
+        self.grid_reports.clear();
     }
 
     fn on_leadership(&self, is_leader: bool, queue: &mut Queue) {
@@ -108,6 +114,7 @@ impl Controller {
             self.cache.enqueue_all();
         } else {
             queue.clear();
+            self.grid_reports.clear();
         }
     }
 
@@ -117,7 +124,10 @@ impl Controller {
         if let Some(pause) = self.api_health.retry_after() {
             return Outcome::Throttled(pause);
         }
-        let Some(class) = self.cache.class(key) else { return Outcome::Done(None) };
+        let Some(class) = self.cache.class(key) else {
+            self.grid_reports.follow(key, None);
+            return Outcome::Done(None);
+        };
         let span = tracing::info_span!(
             "reconcile",
             namespace = key.0,
@@ -126,7 +136,7 @@ impl Controller {
             correlation_id = class.correlation_id.as_deref().unwrap_or_default(),
         );
         let started = Instant::now();
-        let work = std::panic::AssertUnwindSafe(self.reconcile_inner(&class, failed));
+        let work = std::panic::AssertUnwindSafe(self.reconcile_inner(key, &class, failed));
         let outcome = work.catch_unwind().instrument(span).await.unwrap_or_else(|_| {
             let (namespace, class_runtime) = (&key.0, &key.1);
             tracing::error!(namespace, class_runtime, "reconcile panicked, retrying");
@@ -141,7 +151,7 @@ impl Controller {
         outcome
     }
 
-    async fn reconcile_inner(&self, class: &ObservedClass, failed: u32) -> Outcome {
+    async fn reconcile_inner(&self, key: &Key, class: &ObservedClass, failed: u32) -> Outcome {
         let platform = (self.platform)();
         let plan = |failures: &[Failure]| {
             plan_actions(&Input {
@@ -153,6 +163,7 @@ impl Controller {
             })
         };
         let decision = plan(&[]);
+        self.grid_reports.follow(key, decision.followed_grid.as_ref());
         let mut version = class.resource_version.clone();
         let mut failures: Vec<Failure> = Vec::new();
         let mut transient = false;

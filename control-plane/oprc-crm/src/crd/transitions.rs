@@ -15,6 +15,8 @@ pub const PROGRESSING: &str = "Progressing";
 pub const DEGRADED: &str = "Degraded";
 /// An autoscaler of another owner scales the class.
 pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
+/// Most of the space of the data grid is used.
+pub const DATA_GRID_STORAGE_PRESSURE: &str = "DataGridStoragePressure";
 
 /// Whether the requirements of the class are measured. The analyzer sets it.
 pub const NFR_OBSERVED: &str = "NfrObserved";
@@ -24,7 +26,8 @@ pub const NFR_ENFORCED: &str = "NfrEnforced";
 pub const PROMETHEUS_DISABLED: &str = "PrometheusDisabled";
 
 /// The conditions that the reconciler sets. Others belong to other field managers.
-pub const OWNED_CONDITIONS: [&str; 4] = [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER];
+pub const OWNED_CONDITIONS: [&str; 5] =
+    [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER, DATA_GRID_STORAGE_PRESSURE];
 
 /// The data grid's entry in `stable_since`. No function can have this key.
 pub const GRID_STABILITY_KEY: &str = "addon:odgm";

@@ -15,7 +15,7 @@ use super::{
     revision_scale::{RevisionScale, leave_revision},
     shapes,
 };
-use crate::kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind, SECRET};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind, SECRET, STATEFUL_SET};
 
 /// An object to be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,8 @@ pub enum Blocked {
     DataGrid,
     /// Another object must be deleted first.
     Deletion,
+    /// The data grid must remove a member before its node is deleted.
+    GridMember,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -117,6 +119,9 @@ impl Comparison<'_> {
         let mut object = object.clone();
         if object.kind == DEPLOYMENT {
             self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
+        }
+        if object.kind == STATEFUL_SET {
+            self.keep_grid_members(&mut object, live.as_deref(), changes);
         }
         if let Some(live) = live.as_deref().filter(|_| object.kind == KNATIVE_SERVICE) {
             let plan = self.desired.functions.iter().find(|it| it.workload == object.name);
@@ -226,6 +231,32 @@ impl Comparison<'_> {
         }
         if others {
             changes.scaled_by_others.push(object.name.clone());
+        }
+    }
+
+    /// A node of a replicated grid is deleted only when the grid has removed it from its members, so that
+    /// each step keeps a majority. The node with the highest index is deleted first.
+    fn keep_grid_members(
+        &self,
+        object: &mut DesiredObject,
+        live: Option<&Child>,
+        changes: &mut Changes,
+    ) {
+        let Some(grid) = self.desired.odgm.as_ref().filter(|it| it.is_replicated) else { return };
+        let nodes = live.and_then(Child::replicas).unwrap_or(0);
+        if nodes <= grid.replicas {
+            return;
+        }
+        let Identity { namespace, name, .. } = self.identity;
+        let report = self.view.grid(namespace, name);
+        let needed = report
+            .filter(|it| it.desired_members == grid.replicas)
+            .map_or(nodes, |it| it.needed_nodes.clamp(grid.replicas, nodes));
+        if needed > grid.replicas {
+            changes.blocked.push(Blocked::GridMember);
+        }
+        if let Some(replicas) = object.object.pointer_mut("/spec/replicas") {
+            *replicas = needed.into();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::diff::Apply;
 use crate::{
-    crd::{ClassRuntimeStatus, Phase},
+    crd::{ClassRuntimeStatus, DATA_GRID_STORAGE_PRESSURE, Phase},
     reason::Reason,
 };
 
@@ -40,6 +40,13 @@ pub(super) fn of_status(
         let note = format!("{}: {}", selection.template.as_str(), selection.basis);
         events.push(EventRecord::normal(Reason::TemplateSelected, note));
     }
+    let was_low = old.is_some_and(|old| old.is_true(DATA_GRID_STORAGE_PRESSURE));
+    let low = status.conditions.iter().find(|it| it.type_ == DATA_GRID_STORAGE_PRESSURE);
+    events.extend(low.filter(|_| !was_low).map(|condition| EventRecord {
+        warning: true,
+        reason: Reason::DataGridStorageLow,
+        note: condition.message.clone(),
+    }));
     let before = old.map(|old| old.phase).unwrap_or_default();
     let message = status.message.clone().unwrap_or_default();
     match status.phase {

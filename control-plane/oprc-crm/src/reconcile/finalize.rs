@@ -28,7 +28,7 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
         left.extend(readiness::claims(input.view, &class.namespace, &names::base(&class.name)));
     }
     if left.is_empty() {
-        return Decision { actions: vec![Action::RemoveFinalizer], requeue_after: None };
+        return Decision { actions: vec![Action::RemoveFinalizer], ..Decision::default() };
     }
     let mut actions = Vec::new();
     if input.failures.is_empty() {
@@ -48,7 +48,8 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     let mut status = report::carried(class);
     status.mark_deleting(&message, input.now);
     write_status(&mut actions, input, status, None, false);
-    Decision { actions, requeue_after: (!quiet.is_zero()).then_some(quiet) }
+    let requeue_after = (!quiet.is_zero()).then_some(quiet);
+    Decision { actions, requeue_after, ..Decision::default() }
 }
 
 fn deletes_claims(class: &ObservedClass) -> bool {

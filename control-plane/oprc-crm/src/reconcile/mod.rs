@@ -134,6 +134,8 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// When to reconcile again although nothing has changed.
     pub requeue_after: Option<Duration>,
+    /// The Service, host and port, of a data grid whose reports later decisions depend on.
+    pub followed_grid: Option<String>,
 }
 
 /// Everything that a decision follows from.
@@ -170,7 +172,8 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
     let requeue_after = requeue_after(&status, &facts, unreported);
     let due = unreported.is_some_and(|it| it.is_zero());
     write_status(&mut actions, input, status, Some(selection), due);
-    Decision { actions, requeue_after }
+    let grid = desired.odgm.as_ref().filter(|it| it.is_replicated);
+    Decision { actions, requeue_after, followed_grid: grid.map(|it| it.service.clone()) }
 }
 
 /// What enforcement applies to a class.
@@ -187,7 +190,7 @@ fn reject(input: &Input<'_>, rejection: &Rejection) -> Decision {
     status.mark_degraded(rejection.reason.into(), &rejection.message, serving, input.now);
     let mut actions = add_finalizer(input.class);
     write_status(&mut actions, input, status, None, false);
-    Decision { actions, requeue_after: None }
+    Decision { actions, ..Decision::default() }
 }
 
 fn add_finalizer(class: &ObservedClass) -> Vec<Action> {

@@ -65,6 +65,17 @@ pub struct Child {
     pub state: ObservedState,
 }
 
+/// What a replicated data grid reports about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GridObservation {
+    /// How many members it is asked to have, as far as it knows.
+    pub desired_members: i32,
+    /// Nodes with a lower index than this may be members.
+    pub needed_nodes: i32,
+    /// Whether most of the space of its store is used.
+    pub low_on_space: bool,
+}
+
 /// The objects of the cluster, read from caches only.
 pub trait ClusterView {
     /// All objects that a ClassRuntime controls.
@@ -79,6 +90,9 @@ pub trait ClusterView {
     fn pod_problems(&self, namespace: &str, class: &str) -> Vec<PodProblem>;
     /// Why pods of a workload can't be created, if that isn't in its own status.
     fn pod_creation_failure(&self, uid: &str) -> Option<String>;
+    /// The last report of the data grid of a class. None if it has no replicated grid, or if that hasn't
+    /// reported yet.
+    fn grid(&self, namespace: &str, class: &str) -> Option<GridObservation>;
 }
 
 impl Child {
@@ -176,9 +190,17 @@ impl Child {
         hash.is_some() && hash == self.spec_hash.as_deref()
     }
 
+    /// `spec.replicas` of a workload.
+    pub fn replicas(&self) -> Option<i32> {
+        match &self.state {
+            ObservedState::Workload(workload) => Some(workload.replicas),
+            _ => None,
+        }
+    }
+
     /// Whether it is a workload that is scaled to zero.
     pub fn has_no_replicas(&self) -> bool {
-        matches!(&self.state, ObservedState::Workload(workload) if workload.replicas == 0)
+        self.replicas() == Some(0)
     }
 
     /// Whether all of its pods exist.

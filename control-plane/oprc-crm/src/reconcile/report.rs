@@ -16,7 +16,7 @@ use super::{
     shapes::Component,
 };
 pub use crate::{
-    crd::{AVAILABLE, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
+    crd::{AVAILABLE, DATA_GRID_STORAGE_PRESSURE, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
     reason::Failure,
 };
 use crate::{
@@ -244,6 +244,9 @@ fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     } else if blocked.contains(&Blocked::Deletion) {
         let message = "waiting for the deletion of former objects".to_owned();
         (Phase::Applying, Reason::WaitingForDeletion, message)
+    } else if blocked.contains(&Blocked::GridMember) {
+        let message = "waiting until the data grid has removed members".to_owned();
+        (Phase::Progressing, Reason::WaitingForDataGrid, message)
     } else if !blocked.is_empty() {
         let message = format!("{} objects wait for the data grid", blocked.len());
         (Phase::Applying, Reason::WaitingForDataGrid, message)
@@ -339,5 +342,20 @@ fn record_remarks(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
         let message =
             format!("an autoscaler of another owner scales {scaled}: CRM doesn't set replicas");
         status.set_condition(FOREIGN_AUTOSCALER, true, Reason::ForeignAutoscaler, &message, now);
+    }
+    let identity = &facts.target.admitted.class.identity;
+    match facts.input.view.grid(&identity.namespace, &identity.name) {
+        _ if !facts.desired.odgm.as_ref().is_some_and(|it| it.is_replicated) => {
+            status.remove_condition(DATA_GRID_STORAGE_PRESSURE);
+        }
+        // The condition stays as it is.
+        None => {}
+        Some(grid) if grid.low_on_space => {
+            let message = "most of the quota of the data grid is used, and writes fail when it is full: \
+                           delete objects, or restore a backup into a class with fewer";
+            let reason = Reason::DataGridStorageLow;
+            status.set_condition(DATA_GRID_STORAGE_PRESSURE, true, reason, message, now);
+        }
+        Some(_) => status.remove_condition(DATA_GRID_STORAGE_PRESSURE),
     }
 }

@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
     Api, Client, Resource as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -31,6 +30,7 @@ use crate::{
     crd::ClassRuntime,
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id},
+    grid_client::cluster_ip,
     leader::Leadership,
     observations::ObservationStore,
     reason::Reason,
@@ -266,9 +266,8 @@ impl Service {
     }
 
     async fn service_address(&self, namespace: &str, name: &str) -> Result<String, Error> {
-        let api: Api<KubeService> = Api::namespaced(self.client.clone(), namespace);
-        let service = bounded(api.get_opt(name)).await.map_err(|error| self.read_error(error))?;
-        let address = service.and_then(|it| it.spec?.cluster_ip).filter(|it| it != "None");
+        let address = bounded(cluster_ip(&self.client, namespace, name)).await;
+        let address = address.map_err(|error| self.read_error(error))?;
         address.ok_or_else(|| Error::Unavailable {
             reason: Reason::ServiceAddressPending,
             message: format!("Service {name} has no cluster IP yet"),

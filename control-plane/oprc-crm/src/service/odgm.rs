@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use oprc_grpc::odgm::{
     GetClusterInfoRequest, GetClusterInfoResponse, GetCollectionStatusRequest,
-    GetCollectionStatusResponse, data_service_client::DataServiceClient,
+    GetCollectionStatusResponse,
 };
 use oprc_unit::names;
-use tonic::{Request, transport::Endpoint};
+use tokio::time::timeout;
+use tonic::Request;
 
 use super::{Error, Service};
-use crate::reason::Reason;
+use crate::{grid_client::connect, reason::Reason};
 
 /// Bound on one request to the data grid; the deadline of the call may be sooner.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -31,18 +32,13 @@ impl Service {
         };
         let name = names::odgm_service(&names::base(&class.name));
         let address = self.service_address(&class.namespace, &name).await?;
-        let port = odgm.service.rsplit_once(':').map_or("8081", |(_, port)| port);
-        let host = if address.contains(':') { format!("[{address}]") } else { address };
         let unavailable = |error: &dyn std::fmt::Display| Error::Unavailable {
             reason: Reason::OdgmUnavailable,
             message: format!("the data grid of {id} does not respond: {error}"),
         };
-        let endpoint = Endpoint::from_shared(format!("http://{host}:{port}"))
-            .map_err(|error| Error::Internal(error.to_string()))?
-            .connect_timeout(remaining(end))
-            .timeout(REQUEST_TIMEOUT);
-        let channel = endpoint.connect().await.map_err(|error| unavailable(&error))?;
-        let mut client = DataServiceClient::new(channel).max_decoding_message_size(1 << 20);
+        let connected = timeout(remaining(end), connect(&address, &odgm.service)).await;
+        let connected = connected.map_err(|_| unavailable(&"it accepts no connection in time"))?;
+        let mut client = connected.map_err(|error| unavailable(&error))?;
         let info = client
             .get_cluster_info(request(GetClusterInfoRequest {}, correlation_id, end))
             .await

@@ -100,6 +100,10 @@ impl Replica {
         *self.serving.borrow() == Serving::Active && self.cluster.has_quorum()
     }
 
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        *self.serving.borrow() != Serving::Active
+    }
+
     /// Nodes that may own partitions, by name.
     fn candidates(&self) -> Vec<String> {
         let is_ready = |name: &String| {

@@ -289,6 +289,15 @@ impl DataService for FakeGrid {
         }))
     }
 
+    type WatchClusterInfoStream = tonic::codegen::BoxStream<GetClusterInfoResponse>;
+
+    async fn watch_cluster_info(
+        &self,
+        _: tonic::Request<GetClusterInfoRequest>,
+    ) -> Result<tonic::Response<Self::WatchClusterInfoStream>, tonic::Status> {
+        Err(tonic::Status::unimplemented("the command line doesn't watch"))
+    }
+
     async fn get_collection_status(
         &self,
         request: tonic::Request<GetCollectionStatusRequest>,

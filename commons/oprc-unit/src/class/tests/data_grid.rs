@@ -44,6 +44,7 @@ fn violations_name_the_field() {
         (json!({"requests": {"cpu": "x"}}), "odgm_config.requests.cpu"),
         (json!({"limits": {"memory": "x"}}), "odgm_config.limits.memory"),
         (json!({"storage": {"size": "x"}}), "odgm_config.storage.size"),
+        (json!({"replicas": 3, "storage": {"size": "100Mi"}}), "odgm_config.storage.size"),
         (json!({"env": [{"name": "ODGM_LOG"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "no name"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "A"}, {"name": "A"}]}), "odgm_config.env[1].name"),

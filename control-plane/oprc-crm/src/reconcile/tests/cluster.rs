@@ -16,7 +16,7 @@ use super::{
     super::{
         Action, Decision, EventRecord, FINALIZER, Input, ObservedClass,
         diff::{Apply, with_renewal},
-        observe::{Child, MANAGER},
+        observe::{Child, GridObservation, MANAGER},
         plan_actions,
         report::Failure,
         revision_scale::RevisionScale,
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     crd::{ClassRuntimeStatus, GROUP, OWNED_CONDITIONS, Phase},
     decode::decode,
-    kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
+    kinds::{AUTOSCALER, CLAIM, CONFIG_MAP, DEPLOYMENT, Kind},
     reason::Reason,
 };
 
@@ -81,6 +81,8 @@ pub(super) struct Cluster {
     pub(super) over_quota: BTreeSet<Kind>,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failure: BTreeMap<String, String>,
+    /// What the data grid reports. None if it does at once what its ConfigMap asks for.
+    pub(super) grid: Option<GridObservation>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
     version: u64,
@@ -99,6 +101,7 @@ impl Cluster {
             rejected: BTreeSet::new(),
             over_quota: BTreeSet::new(),
             pod_creation_failure: BTreeMap::new(),
+            grid: None,
             class: None,
             objects: BTreeMap::new(),
             version: 0,
@@ -315,7 +318,17 @@ impl Cluster {
             class,
             children: children.collect(),
             pod_creation_failure: self.pod_creation_failure.clone(),
+            grid: self.grid.or_else(|| self.obedient_grid()),
         }
+    }
+
+    fn obedient_grid(&self) -> Option<GridObservation> {
+        let config = self.object(&(CONFIG_MAP, format!("{CLASS}-odgm")))?;
+        // What others have changed may not be readable.
+        let document: Value = serde_json::from_str(config["data"]["members.json"].as_str()?).ok()?;
+        let members = i32::try_from(document["members"].as_i64()?).unwrap();
+        let (desired_members, needed_nodes) = (members, members);
+        Some(GridObservation { desired_members, needed_nodes, low_on_space: false })
     }
 
     pub(super) fn plan_actions(&self, view: &View, failures: &[Failure]) -> Decision {

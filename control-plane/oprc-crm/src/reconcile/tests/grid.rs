@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::Action,
+    super::{Action, observe::GridObservation},
     cluster::{Cluster, Key},
 };
 use crate::{
-    crd::Phase,
-    kinds::{DEPLOYMENT, SECRET, STATEFUL_SET},
+    crd::{DATA_GRID_STORAGE_PRESSURE, Phase},
+    kinds::{CONFIG_MAP, DEPLOYMENT, SECRET, STATEFUL_SET},
+    reason::Reason,
 };
 
 fn spec(replicas: i32) -> Value {
@@ -197,4 +198,58 @@ fn two_grids_never_exist_at_once() {
         cluster.converge();
         assert_eq!(cluster.outcome(), Cluster::with(&spec(replicas)).outcome());
     }
+}
+
+/// Each node is deleted after the grid has removed it, and no earlier.
+#[test]
+fn nodes_are_deleted_one_after_the_other_when_they_are_no_members() {
+    let mut safe = spec(5);
+    safe["data_retention"] = json!({});
+    let mut cluster = Cluster::with(&safe);
+    safe["odgm_config"]["replicas"] = json!(3);
+    let report = |desired_members, needed_nodes| {
+        Some(GridObservation { desired_members, needed_nodes, low_on_space: false })
+    };
+    cluster.grid = report(5, 5);
+    cluster.set_spec(&safe);
+    for (reported, nodes) in [
+        (report(5, 5), 5),
+        // It doesn't know yet that fewer are desired.
+        (report(5, 3), 5),
+        (report(3, 5), 5),
+        (report(3, 4), 4),
+        // A late report doesn't create a node again.
+        (report(3, 5), 4),
+    ] {
+        cluster.grid = reported;
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.reconcile();
+        let object = cluster.object(&grid()).unwrap();
+        assert_eq!(object["spec"]["replicas"], nodes, "{reported:?}");
+        assert_eq!(cluster.phase(), (Phase::Progressing, "WaitingForDataGrid".to_owned()));
+        let config = cluster.object(&(CONFIG_MAP, "shop-odgm".to_owned())).unwrap();
+        assert_eq!(config["data"]["members.json"], "{\"members\":3}");
+    }
+    cluster.grid = report(3, 3);
+    cluster.converge();
+    assert_eq!(cluster.object(&grid()).unwrap()["spec"]["replicas"], 3);
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn a_grid_that_runs_out_of_space_is_reported_until_it_has_space() {
+    let mut cluster = Cluster::with(&spec(3));
+    let report =
+        |low_on_space| Some(GridObservation { desired_members: 3, needed_nodes: 3, low_on_space });
+    cluster.grid = report(true);
+    cluster.events.clear();
+    cluster.converge();
+    assert!(cluster.status().is_true(DATA_GRID_STORAGE_PRESSURE));
+    assert_eq!(cluster.phase().0, Phase::Available);
+    let events: Vec<_> = cluster.events.iter().map(|it| (it.reason, it.warning)).collect();
+    assert_eq!(events, [(Reason::DataGridStorageLow, true)]);
+    cluster.grid = report(false);
+    cluster.converge();
+    assert!(!cluster.status().is_true(DATA_GRID_STORAGE_PRESSURE));
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     super::{
         ObservedClass,
-        observe::{Child, ClusterView, ObservedState, PodProblem},
+        observe::{Child, ClusterView, GridObservation, ObservedState, PodProblem},
     },
     cluster::Key,
 };
@@ -17,6 +17,7 @@ pub(super) struct View {
     pub(super) class: Option<ObservedClass>,
     pub(super) children: BTreeMap<Key, Arc<Child>>,
     pub(super) pod_creation_failure: BTreeMap<String, String>,
+    pub(super) grid: Option<GridObservation>,
 }
 
 impl ClusterView for View {
@@ -47,6 +48,10 @@ impl ClusterView for View {
 
     fn pod_creation_failure(&self, uid: &str) -> Option<String> {
         self.pod_creation_failure.get(uid).cloned()
+    }
+
+    fn grid(&self, _: &str, _: &str) -> Option<GridObservation> {
+        self.grid
     }
 }
 

@@ -1,8 +1,11 @@
 //! The environment variables that configure the data grid.
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
+use oprc_models::parse_volume_size;
 use oprc_unit::{
-    OdgmPlan, Profile, names, persistence, shard_type,
+    OdgmPlan, Profile, names, persistence,
+    replication::store_quota,
+    shard_type,
     spec::{AccessPattern, ShardAssignment},
 };
 use serde::Serialize;
@@ -14,6 +17,7 @@ use super::{
     },
     DATA_DIR, TLS_DIR,
     document::{CLASS_FILE, CONFIG_DIR, MEMBERS_FILE},
+    volume_size,
 };
 
 /// A collection in `ODGM_COLLECTION`. The number of copies is that of the members.
@@ -85,6 +89,8 @@ pub(super) fn variables(context: &Context<'_>, plan: &OdgmPlan) -> Vec<EnvVar> {
     if plan.is_replicated() {
         all.push(variable("ODGM_TLS_DIR", TLS_DIR));
         all.push(variable("ODGM_MEMBERS_FILE", format!("{CONFIG_DIR}/{MEMBERS_FILE}")));
+        let quota = parse_volume_size(&volume_size(context, plan)).map_or(0, store_quota);
+        all.push(variable("ODGM_ETCD_QUOTA_BYTES", quota.to_string()));
     }
     all.extend(plan.env.iter().map(pod::user_variable));
     all

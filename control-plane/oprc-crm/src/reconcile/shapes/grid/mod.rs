@@ -33,6 +33,7 @@ pub struct DesiredGrid {
     pub replicas: i32,
     /// How many nodes must be available before functions start.
     pub needed: i32,
+    pub is_replicated: bool,
 }
 
 impl DesiredGrid {
@@ -40,6 +41,11 @@ impl DesiredGrid {
     pub(crate) fn other_kind(&self) -> Kind {
         if self.kind == DEPLOYMENT { STATEFUL_SET } else { DEPLOYMENT }
     }
+}
+
+/// The size of the volume of a node.
+fn volume_size(context: &Context<'_>, plan: &OdgmPlan) -> String {
+    plan.storage.size.clone().unwrap_or_else(|| context.platform.odgm_disk.clone())
 }
 
 pub(crate) fn objects(
@@ -76,6 +82,7 @@ pub(crate) fn objects(
         service: format!("{service}:{GRID_PORT}"),
         replicas: plan.replicas,
         needed: plan.needed(),
+        is_replicated: plan.is_replicated(),
     };
     (grid, all)
 }

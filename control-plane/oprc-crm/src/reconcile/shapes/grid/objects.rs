@@ -26,6 +26,7 @@ use super::{
     CONTAINER, DATA_DIR, TLS_DIR,
     document::CONFIG_DIR,
     env::variables,
+    volume_size,
 };
 use crate::kinds::{SECRET, STATEFUL_SET};
 
@@ -200,7 +201,7 @@ pub(super) fn stateful_set(
     metadata: ObjectMeta,
     template: PodTemplateSpec,
 ) -> DesiredObject {
-    let size = plan.storage.size.clone().unwrap_or_else(|| context.platform.odgm_disk.clone());
+    let size = volume_size(context, plan);
     let claim = PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(VOLUME.to_owned()),

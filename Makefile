@@ -9,7 +9,7 @@ export CARGO_BUILD_TARGET := $(HOST)
 export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C target-feature=+crt-static
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
-IMAGES := hello-fn odgm-stand-in oprc-crm oprc-odgm oprc-pm oprc-proxy sample-fns
+IMAGES := hello-fn oprc-crm oprc-odgm oprc-pm oprc-proxy sample-fns
 # For tests and benchmarks the whole workspace is built, so that they reuse the same features and crates.
 PROGRAMS := $(if $(filter dev release,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
 BENCHES := analyzer class_start crm function_proxy nfr pm proxy

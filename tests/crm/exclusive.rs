@@ -24,7 +24,7 @@ use oprc_tests::{
         AVAILABLE_TIMEOUT, calls_once, classes, deploy, hello, list, objects, spec_of, url,
         wait_available, wait_for_all, with_odgm,
     },
-    crm::{Crm, CrmProcess, ODGM_STAND_IN, Options},
+    crm::{Crm, CrmProcess, Options},
     exclusivity::exclusively,
     fixture::{follow, with_crm},
     in_namespace,
@@ -78,7 +78,6 @@ async fn deploy_all_kinds(ns: &TestNamespace, crm: &Crm) {
     scaled["provision"]["max_scale"] = json!(3);
     let mut stored = with_odgm(&[hello("greet")]);
     stored["odgm_config"]["replicas"] = json!(3);
-    stored["odgm_config"]["image"] = json!(ODGM_STAND_IN);
     stored["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
     let mut lazy = spec_of(&[hello("greet")]);
     lazy["selected_template"] = json!("knative");

@@ -24,7 +24,7 @@ use oprc_tests::{
         AVAILABLE_TIMEOUT, calls_once, classes, delete, deploy, hello, list, spec_of, url,
         wait_available, wait_deleted, wait_for_all, wait_for_status, with_odgm,
     },
-    crm::{Crm, ODGM_STAND_IN, Options, apply},
+    crm::{Crm, Options, apply},
     eventually, in_namespace,
     inventory::{inventory, wait_for_only},
     objects::get_from_pod,
@@ -150,7 +150,6 @@ async fn retains_or_deletes_claims_of_a_persistent_data_grid() {
             let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
             // Two copies under consensus become three.
             spec["odgm_config"]["replicas"] = json!(2);
-            spec["odgm_config"]["image"] = json!(ODGM_STAND_IN);
             spec["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
             spec["data_retention"] = json!({"on_delete": on_delete});
             spec

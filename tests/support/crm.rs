@@ -30,8 +30,6 @@ use crate::{TestNamespace, manifest, program, workspace};
 
 /// The image of the data grid on the nodes.
 pub const ODGM: &str = "oprc.local/oprc-odgm:dev";
-/// The image of a data grid that stores nothing and needs no quorum.
-pub const ODGM_STAND_IN: &str = "oprc.local/odgm-stand-in:dev";
 const PROXY: &str = "oprc.local/oprc-proxy:dev";
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
 

@@ -76,7 +76,6 @@ async fn prepare(name: &str, options: Options) -> Cluster {
     let cluster = Cluster::up(name, &options).await.expect("a shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster.load_image(&archive("oprc-odgm")).await.expect("loading the data grid");
-    cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
     cluster.load_image(&archive("oprc-proxy")).await.expect("loading the proxy");
     cluster
         .load_image(&archive("sample-fns"))
@@ -87,13 +86,25 @@ async fn prepare(name: &str, options: Options) -> Cluster {
     cluster
 }
 
-/// Releases volumes of deleted claims, because the number of volumes is fixed.
+/// Releases volumes of deleted claims, without their data, because the number of volumes is fixed.
 async fn free_volumes(cluster: &Cluster) {
     let volumes: Api<PersistentVolume> = Api::all(cluster.client().await.expect("a client"));
     let free = Patch::Merge(serde_json::json!({"spec": {"claimRef": null}}));
     for volume in volumes.list(&ListParams::default()).await.expect("volumes") {
         let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
         if phase == Some("Released") {
+            let folder =
+                volume.spec.as_ref().and_then(|it| it.host_path.as_ref()).expect("a folder");
+            for entry in std::fs::read_dir(&folder.path).expect("a volume").map(Result::unwrap) {
+                let path = entry.path();
+                let is_folder = entry.file_type().unwrap().is_dir();
+                let removed = if is_folder {
+                    std::fs::remove_dir_all(&path)
+                } else {
+                    std::fs::remove_file(&path)
+                };
+                removed.expect("removing data");
+            }
             let freed = volumes.patch(&volume.name_any(), &PatchParams::default(), &free).await;
             freed.expect("releasing a volume");
         }

@@ -66,7 +66,7 @@ impl PreparedReplica {
         };
         let members_file = WatchedFile::open(path).map_err(|error| named(&error))?;
         let desired = MembersDocument::read(&members_file).map_err(|error| named(&error))?;
-        let roster = Roster::open(&config.data_dir)
+        let roster = Roster::open(&config.data_dir, &replica.peer_address(0))
             .map_err(|error| format!("ODGM_DATA_DIR={}: {error}", config.data_dir.display()))?;
         let client = PeerClient::new(&replica.tls_dir);
         let client = Arc::new(client.map_err(|error| format!("ODGM_TLS_DIR: {error}"))?);

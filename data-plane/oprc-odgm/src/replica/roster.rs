@@ -21,6 +21,9 @@ const FILE: &str = "member.json";
 pub(crate) struct RosterRecord {
     /// Identifies the disk: another one has another incarnation.
     pub(crate) incarnation: String,
+    /// The address of the first node, which identifies the grid.
+    #[serde(default)]
+    pub(crate) grid: String,
     /// The id of the own member in etcd, once it is known.
     #[serde(default)]
     pub(crate) member_id: Option<u64>,
@@ -68,18 +71,25 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// Reads the file, or creates one with a new incarnation.
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        let record = match fs::read(folder.join(FILE)) {
+    /// Reads the file, or creates one with a new incarnation. A folder with data of another grid is an
+    /// error, because its members would be looked for in vain.
+    pub(crate) fn open(folder: &Path, grid: &str) -> io::Result<Self> {
+        let record: RosterRecord = match fs::read(folder.join(FILE)) {
             Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let incarnation = oprc_observability::correlation::new_id();
-                let record = RosterRecord { incarnation, ..RosterRecord::default() };
+                let grid = grid.to_owned();
+                let record = RosterRecord { incarnation, grid, ..RosterRecord::default() };
                 save(folder, &record)?;
                 record
             }
             Err(error) => return Err(error),
         };
+        if record.grid != grid {
+            let reason =
+                format!("it has data of the grid at {}, this one is at {grid}", record.grid);
+            return Err(io::Error::other(reason));
+        }
         Ok(Self { folder: folder.to_owned(), record: Mutex::new(record) })
     }
 
@@ -141,21 +151,23 @@ mod tests {
     #[test]
     fn remembers_the_first_incarnation_of_a_node() {
         let folder = tempfile::tempdir().unwrap();
-        let roster = Roster::open(folder.path()).unwrap();
+        let roster = Roster::open(folder.path(), "g").unwrap();
         assert_eq!(roster.hello(&hello("a", 3)).unwrap().incarnation, "a");
         let own = roster.get();
         drop(roster);
-        let roster = Roster::open(folder.path()).unwrap();
+        let roster = Roster::open(folder.path(), "g").unwrap();
         assert_eq!(roster.get(), own);
         assert_eq!(roster.hello(&hello("b", 3)).unwrap().incarnation, "a");
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(Roster::open(other.path()).unwrap().get().incarnation, own.incarnation);
+        assert_ne!(Roster::open(other.path(), "g").unwrap().get().incarnation, own.incarnation);
+        let error = Roster::open(folder.path(), "h").unwrap_err().to_string();
+        assert_eq!(error, "it has data of the grid at g, this one is at h");
     }
 
     #[test]
     fn the_smallest_number_of_members_wins_until_the_start() {
         let folder = tempfile::tempdir().unwrap();
-        let roster = Roster::open(folder.path()).unwrap();
+        let roster = Roster::open(folder.path(), "g").unwrap();
         for (told, expected) in [(5, 5), (3, 3), (7, 3)] {
             assert_eq!(roster.hello(&hello("a", told)).unwrap().initial, Some(expected));
         }

@@ -325,7 +325,8 @@ impl Cluster {
     fn obedient_grid(&self) -> Option<GridObservation> {
         let config = self.object(&(CONFIG_MAP, format!("{CLASS}-odgm")))?;
         // What others have changed may not be readable.
-        let document: Value = serde_json::from_str(config["data"]["members.json"].as_str()?).ok()?;
+        let document: Value =
+            serde_json::from_str(config["data"]["members.json"].as_str()?).ok()?;
         let members = i32::try_from(document["members"].as_i64()?).unwrap();
         let (desired_members, needed_nodes) = (members, members);
         Some(GridObservation { desired_members, needed_nodes, low_on_space: false })

@@ -8,7 +8,10 @@ use oprc_nfr::compliance::{
     LoadPoint, LoadWindow, Requirement, RequirementKind, State, StoredState, UnknownReason,
     Verdict, availability, error_budget, evaluate as evaluate_requirement,
 };
-use oprc_unit::{FunctionRequirements, Shape, function_requirements, spec::EnforcementMode};
+use oprc_unit::{
+    FunctionRequirements, Shape, function_requirements, replication::has_grid,
+    spec::EnforcementMode,
+};
 
 use super::ByFunction;
 use crate::{
@@ -156,8 +159,12 @@ pub(super) fn evaluate(
         let mut functions = BTreeMap::new();
         let functions_called =
             function_requirements(&class.name, spec).filter(|(key, _)| !runs_as_job(class, key));
-        for (function, requirements) in functions_called {
-            let component = Component::Function(function.to_owned());
+        let functions_called = functions_called
+            .map(|(key, requirements)| (Component::Function(key.to_owned()), requirements));
+        // Requirements are those of functions.
+        let grid = has_grid(spec).then(|| (Component::DataGrid, FunctionRequirements::default()));
+        for (component, requirements) in functions_called.chain(grid) {
+            let function = &*component.key().to_owned();
             let id = ComponentId { class: key.clone(), component };
             let signals = folding.component(&id);
             let signals = signals.as_ref();

@@ -36,12 +36,13 @@ use crate::{
     observations::{ObservationStore, Observations},
     provider::{MetricsProvider, Point},
     reconcile::{
-        Action, Input, ObservedClass, render::FUNCTION_CONTAINER, scaling::function_scaling,
+        Action, Input, ObservedClass,
+        render::{FUNCTION_CONTAINER, GRID_CONTAINER},
+        scaling::function_scaling,
     },
     signals::{
-        ClassKey, Component, ComponentUsage, Folding, PodIndex, PodRef, QueryResults, QueryTable,
-        RateWindows, Source, Usage, UsagePods, Window, collect, collect_usage, fold_usage,
-        usage_queries,
+        ClassKey, ComponentUsage, Folding, PodIndex, PodRef, QueryResults, QueryTable, RateWindows,
+        Source, Usage, UsagePods, Window, collect, collect_usage, fold_usage, usage_queries,
     },
 };
 
@@ -104,7 +105,11 @@ impl Options {
             scrape_interval: prometheus.scrape_interval,
             queries: QueryTable::new(&prometheus.queries, rate_windows, namespace),
             usage_range: prometheus.resource_range,
-            usage_queries: usage_queries(&prometheus.queries, namespace, FUNCTION_CONTAINER),
+            usage_queries: usage_queries(
+                &prometheus.queries,
+                namespace,
+                &[FUNCTION_CONTAINER, GRID_CONTAINER],
+            ),
         }
     }
 }
@@ -383,9 +388,7 @@ impl Analyzer {
         let mut usage_by_class: HashMap<&ClassKey, BTreeMap<&str, &ComponentUsage>> =
             HashMap::new();
         for (id, usage) in &usage.components {
-            if let Component::Function(key) = &id.component {
-                usage_by_class.entry(&id.class).or_default().insert(key, usage);
-            }
+            usage_by_class.entry(&id.class).or_default().insert(id.component.key(), usage);
         }
         let mut all = BTreeMap::new();
         for class in classes {

@@ -190,7 +190,8 @@ impl Fixture {
         let client = kube::Client::new(service, "n");
         let queries = QueryTable::new(&BTreeMap::new(), Duration::from_mins(1), None);
         let script = Arc::new(Mutex::new(Script::default()));
-        let usage_queries = usage_queries(&BTreeMap::new(), None, FUNCTION_CONTAINER);
+        let usage_queries =
+            usage_queries(&BTreeMap::new(), None, &[FUNCTION_CONTAINER, GRID_CONTAINER]);
         let texts = queries.iter().chain(usage_queries.iter());
         let texts = texts.map(|(query, text)| (query, text.to_owned())).collect();
         let now = Arc::new(AtomicI64::new(START));

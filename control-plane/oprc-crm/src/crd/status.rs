@@ -293,7 +293,7 @@ impl ComplianceState {
 /// A value that enforcement recommends or applies.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Recommendation {
-    /// Component to change: the key of a function, or `odgm`.
+    /// Component to change: the key of a function, or `addon:odgm` for the data grid.
     pub component: String,
     /// What to change: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
     /// `k8s_deployment`).
@@ -412,7 +412,7 @@ impl EffectStatus {
 pub struct NfrChange {
     /// Time of the change.
     pub at: Time,
-    /// Component that was changed: the key of a function, or `odgm`.
+    /// Component that was changed: the key of a function, or `addon:odgm` for the data grid.
     pub component: String,
     /// What was changed: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
     /// `k8s_deployment`).

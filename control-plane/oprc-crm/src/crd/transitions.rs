@@ -29,8 +29,8 @@ pub const PROMETHEUS_DISABLED: &str = "PrometheusDisabled";
 pub const OWNED_CONDITIONS: [&str; 5] =
     [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER, DATA_GRID_STORAGE_PRESSURE];
 
-/// The data grid's entry in `stable_since`. No function can have this key.
-pub const GRID_STABILITY_KEY: &str = "addon:odgm";
+/// The data grid among functions. No function can have this key.
+pub const GRID_KEY: &str = "addon:odgm";
 
 const SERVING: &str = "every function has its required replicas";
 

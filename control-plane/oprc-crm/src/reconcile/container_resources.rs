@@ -1,4 +1,5 @@
-//! CPU and memory of the container of a function: what the user, the platform and enforcement say.
+//! CPU and memory of the container of a function or of the data grid: what the user, the platform and
+//! enforcement say.
 
 use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
@@ -6,16 +7,40 @@ use k8s_openapi::{
 use oprc_models::parse_quantity;
 use oprc_nfr::resources::{Allocation, Resource};
 use oprc_unit::{
-    Platform, Profile, Scaling, ValidFunction, function_sizes,
+    OdgmPlan, Platform, Profile, Scaling, ValidFunction, function_sizes,
     spec::{Dimension, Resources},
 };
 use sha2::{Digest as _, Sha256};
 
 use super::manifest::pod;
-use crate::crd::Recommendation;
+use crate::crd::{GRID_KEY, Recommendation};
 
 const MADE_FOR_DIGITS: usize = 16;
 const MIB: u64 = 1 << 20;
+
+/// A container whose resources enforcement may set.
+#[derive(Clone, Copy)]
+pub struct SizedContainer<'a> {
+    /// The key of a function, or [`GRID_KEY`].
+    pub key: &'a str,
+    pub image: &'a str,
+    pub requests: &'a Resources,
+    pub limits: &'a Resources,
+}
+
+impl<'a> From<&'a ValidFunction> for SizedContainer<'a> {
+    fn from(function: &'a ValidFunction) -> Self {
+        let ValidFunction { key, image, requests, limits, .. } = function;
+        Self { key, image, requests, limits }
+    }
+}
+
+impl<'a> SizedContainer<'a> {
+    pub fn of_grid(plan: &'a OdgmPlan, image: &'a str) -> Self {
+        let OdgmPlan { requests, limits, .. } = plan;
+        Self { key: GRID_KEY, image, requests, limits }
+    }
+}
 
 /// One resource of an instance, in cores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +59,7 @@ pub struct ContainerResource {
 impl ContainerResource {
     pub(super) fn of(
         resource: Resource,
-        function: &ValidFunction,
+        container: SizedContainer<'_>,
         specified: &ResourceRequirements,
         current: &ResourceRequirements,
         scaling: &Scaling,
@@ -42,7 +67,7 @@ impl ContainerResource {
         let specified = allocation(resource, specified);
         let own = specified.limit.or(specified.request).unwrap_or_default();
         Self {
-            written: written(resource, function),
+            written: written(resource, container),
             specified,
             current: allocation(resource, current),
             max: max(resource, scaling).max(own),
@@ -64,14 +89,14 @@ impl ContainerResource {
     }
 }
 
-/// Identifies what decisions about the resources of a function are made for: its image, and the
+/// Identifies what decisions about the resources of a container are made for: its image, and the
 /// resources that the user wrote.
-pub fn made_for(function: &ValidFunction) -> String {
+pub fn made_for(container: SizedContainer<'_>) -> String {
     let mut digest = Sha256::new();
-    let ValidFunction { image, requests, limits, .. } = function;
-    for part in [&Some(image.clone()), &requests.cpu, &requests.memory, &limits.cpu, &limits.memory]
-    {
-        digest.update(part.as_deref().unwrap_or_default());
+    let SizedContainer { image, requests, limits, .. } = container;
+    let written = [&requests.cpu, &requests.memory, &limits.cpu, &limits.memory];
+    for part in [Some(image)].into_iter().chain(written.map(|it| it.as_deref())) {
+        digest.update(part.unwrap_or_default());
         digest.update([0]);
     }
     let mut hash = hex::encode(digest.finalize());
@@ -99,20 +124,20 @@ pub(super) fn specified_resources(
 /// With what enforcement decided for this image and these resources.
 pub(super) fn with_applied(
     specified: &ResourceRequirements,
-    function: &ValidFunction,
+    container: SizedContainer<'_>,
     scaling: &Scaling,
     applied: &[Recommendation],
 ) -> ResourceRequirements {
     let mut resources = specified.clone();
     for resource in [Resource::Cpu, Resource::Memory] {
         let name = dimension(resource).as_str();
-        let mut own = applied.iter().filter(|it| it.component == function.key);
+        let mut own = applied.iter().filter(|it| it.component == container.key);
         let Some(entry) = own.find(|it| it.dimension == name) else { continue };
-        let is_current = entry.made_for.as_ref().is_some_and(|it| *it == made_for(function));
+        let is_current = entry.made_for.as_ref().is_some_and(|it| *it == made_for(container));
         if !is_current || !entry.target.is_finite() || entry.target <= 0.0 {
             continue;
         }
-        let of = ContainerResource::of(resource, function, specified, specified, scaling);
+        let of = ContainerResource::of(resource, container, specified, specified, scaling);
         let Allocation { request, limit } = of.applied(entry.target, entry.limit);
         let set = |value: f64| (name.to_owned(), quantity(resource, value));
         resources.requests.get_or_insert_default().extend(request.map(set));
@@ -123,7 +148,7 @@ pub(super) fn with_applied(
     resources
 }
 
-fn written(resource: Resource, function: &ValidFunction) -> Allocation {
+fn written(resource: Resource, container: SizedContainer<'_>) -> Allocation {
     let of = |resources: &Resources| {
         let text = match resource {
             Resource::Cpu => &resources.cpu,
@@ -131,7 +156,7 @@ fn written(resource: Resource, function: &ValidFunction) -> Allocation {
         };
         text.as_ref().and_then(|text| parse_quantity(text).ok())
     };
-    Allocation { request: of(&function.requests), limit: of(&function.limits) }
+    Allocation { request: of(container.requests), limit: of(container.limits) }
 }
 
 fn allocation(resource: Resource, resources: &ResourceRequirements) -> Allocation {

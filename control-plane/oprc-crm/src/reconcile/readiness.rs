@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    crd::{ClassRuntimeStatus, GRID_STABILITY_KEY},
+    crd::{ClassRuntimeStatus, GRID_KEY},
     kinds::{Kind, SERVICE, STATEFUL_SET},
     reason::{Failure, Reason},
 };
@@ -174,7 +174,7 @@ impl<'a> Readiness<'a> {
             .iter()
             .filter(|it| it.runs_as.is_some())
             .map(|it| (it.key.as_str(), it.ready))
-            .chain(status.odgm.iter().map(|it| (GRID_STABILITY_KEY, it.ready)))
+            .chain(status.odgm.iter().map(|it| (GRID_KEY, it.ready)))
             .collect();
         let ready = all.iter().filter(|(_, ready)| *ready).count();
         status.ready = status.ready.take().map(|_| format!("{ready}/{}", all.len()));

@@ -39,7 +39,7 @@ pub fn render(
 ) -> Desired {
     let context = Context { class, platform, selection };
     let functions: Vec<_> = class.functions.iter().map(|it| plan(&context, it, applied)).collect();
-    let grid = class.odgm.as_ref().map(|plan| grid::objects(&context, plan, &functions));
+    let grid = class.odgm.as_ref().map(|plan| grid::objects(&context, plan, &functions, applied));
     let (odgm, objects) = grid.unzip();
     let mut objects = objects.unwrap_or_default();
     for (function, plan) in class.functions.iter().zip(&functions) {
@@ -106,8 +106,11 @@ fn plan(
     let scaling = &context.platform.scaling;
     let floor = if scales { floor(function, min, scaling, applied) } else { min };
     let specified = specified_resources(function, context.platform, selection.profile);
-    let resources =
-        if scales { with_applied(&specified, function, scaling, applied) } else { specified };
+    let resources = if scales {
+        with_applied(&specified, function.into(), scaling, applied)
+    } else {
+        specified
+    };
     FunctionPlan {
         key: function.key.clone(),
         label: names::label(&function.key),

@@ -20,7 +20,7 @@ pub use crate::{
     reason::Failure,
 };
 use crate::{
-    crd::{ClassRuntimeStatus, GRID_STABILITY_KEY, LastAvailable, Phase, Replaced, ResourceRef},
+    crd::{ClassRuntimeStatus, GRID_KEY, LastAvailable, Phase, Replaced, ResourceRef},
     reason::Reason,
 };
 
@@ -63,7 +63,7 @@ impl Facts<'_> {
     /// Functions and the data grid, by the keys of `stable_since`.
     fn components(&self) -> impl Iterator<Item = (&str, &Component)> + Clone {
         let keys = self.desired.functions.iter().map(|plan| plan.key.as_str());
-        let grid = self.odgm.iter().map(|component| (GRID_STABILITY_KEY, component));
+        let grid = self.odgm.iter().map(|component| (GRID_KEY, component));
         keys.zip(&self.functions).chain(grid)
     }
 
@@ -106,7 +106,7 @@ impl Facts<'_> {
 
 /// How a component is called in messages.
 fn display(key: &str) -> &str {
-    if key == GRID_STABILITY_KEY { "the data grid" } else { key }
+    if key == GRID_KEY { "the data grid" } else { key }
 }
 
 /// The status of a class's generation before anything is known of it.

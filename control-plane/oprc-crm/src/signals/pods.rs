@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::crd::GRID_KEY;
+
 /// Namespace and name of a ClassRuntime.
 pub type ClassKey = (String, String);
 
@@ -12,6 +14,16 @@ pub enum Component {
     /// By its key in the class.
     Function(String),
     DataGrid,
+}
+
+impl Component {
+    /// The key of the function, or [`GRID_KEY`].
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Function(key) => key,
+            Self::DataGrid => GRID_KEY,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -30,12 +30,12 @@ const ALL_CONTAINERS: &str = r#"container!="",container!="POD""#;
 pub fn usage_queries(
     replaced: &BTreeMap<Query, String>,
     namespace: Option<&str>,
-    container: &str,
+    containers: &[&str],
 ) -> QueryTable {
-    let only_functions = format!(r#"container="{container}""#);
+    let without_sidecars = format!(r#"container=~"{}""#, containers.join("|"));
     let texts = QUERIES.map(|query| {
         let text = replaced.get(&query).map_or_else(|| query.default_promql(), String::as_str);
-        (query, text.replace(ALL_CONTAINERS, &only_functions))
+        (query, text.replace(ALL_CONTAINERS, &without_sidecars))
     });
     QueryTable::new(&texts.into(), USAGE_STEP, namespace).only(&QUERIES)
 }
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn queries_are_those_of_a_pass_over_a_longer_step() {
         let replaced = BTreeMap::from([(Query::Cpu, "my_cpu[$window]".to_owned())]);
-        let table = usage_queries(&replaced, Some("n"), "function");
+        let table = usage_queries(&replaced, Some("n"), &["function", "odgm"]);
         let texts: Vec<_> = table.iter().collect();
         assert_eq!(texts.len() + Query::ALL.len(), 18, "at most 20 in all");
         assert_eq!(texts[0], (Query::Cpu, "my_cpu[900000ms]"));
         assert!(texts[1].1.contains("max_over_time(container_memory_working_set_bytes{"));
         assert!(
-            texts[1].1.contains(r#"{container="function",namespace="n"}[900000ms]"#),
+            texts[1].1.contains(r#"{container=~"function|odgm",namespace="n"}[900000ms]"#),
             "{}",
             texts[1].1
         );

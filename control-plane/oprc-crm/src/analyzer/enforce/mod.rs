@@ -22,7 +22,7 @@ use oprc_unit::spec::{Dimension, EnforcementMode};
 use super::evaluate::{FunctionLoad, Instances, requested_mode};
 use crate::{
     cache::OomKill,
-    crd::{NfrChange, OomKillStatus, Recommendation},
+    crd::{GRID_KEY, NfrChange, OomKillStatus, Recommendation},
     observations::FunctionObservation,
     reason::Reason,
     reconcile::{EventRecord, ObservedClass, scaling::FunctionScaling},
@@ -52,7 +52,7 @@ pub(super) struct ClassInput<'a> {
     pub(super) class: &'a ObservedClass,
     pub(super) loads: &'a BTreeMap<String, FunctionLoad>,
     pub(super) instances: &'a BTreeMap<String, Instances>,
-    /// By function.
+    /// By function; that of the data grid by [`GRID_KEY`].
     pub(super) usage: BTreeMap<&'a str, &'a ComponentUsage>,
     /// Of pods of the class.
     pub(super) oom_kills: &'a [(PodRef, OomKill)],
@@ -216,9 +216,11 @@ pub(super) fn enforce(
     let mut problems = Problems { frozen: input.frozen, ..Problems::default() };
     for scaling in input.scaling {
         let Some(observation) = functions.get_mut(&scaling.key) else { continue };
-        replicas::decide(&mut enforced, &mut problems, input, scaling, observation);
         resources::decide(&mut enforced, &mut problems, input, scaling, observation);
-        template::decide(&mut enforced, &mut problems, input, scaling, observation);
+        if scaling.key != GRID_KEY {
+            replicas::decide(&mut enforced, &mut problems, input, scaling, observation);
+            template::decide(&mut enforced, &mut problems, input, scaling, observation);
+        }
     }
     if mode == EnforcementMode::Enforce {
         let is_enforced = Dimension::ALL.into_iter().any(|it| input.enforces(it));

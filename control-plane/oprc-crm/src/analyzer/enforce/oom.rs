@@ -12,7 +12,7 @@ use crate::{
     crd::OomKillStatus,
     reason::Reason,
     reconcile::{EventRecord, scaling::FunctionScaling},
-    signals::{Component, PodRef, is_same_image},
+    signals::{PodRef, is_same_image},
 };
 
 const DAY: f64 = 86_400.0;
@@ -78,8 +78,9 @@ fn new_kills<'a>(
         None => input.age(at) <= REPORTED,
     };
     let kills = input.oom_kills.iter().filter(|(pod, kill)| {
-        let is_own = matches!(&pod.component, Component::Function(key) if *key == scaling.key);
-        is_own && is_same_image(&pod.image, &scaling.image) && is_new(kill.at)
+        pod.component.key() == scaling.key
+            && is_same_image(&pod.image, &scaling.image)
+            && is_new(kill.at)
     });
     kills.collect()
 }

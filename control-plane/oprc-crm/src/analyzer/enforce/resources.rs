@@ -63,7 +63,7 @@ pub(super) fn decide(
             before: find(&enforced.recommendations, &scaling.key, dimension).cloned(),
             is_applied: find(&enforced.applied, &scaling.key, dimension).is_some(),
             is_foreign,
-            applies: input.enforces(dimension) && !is_foreign,
+            applies: input.enforces(dimension) && !is_foreign && !scaling.only_recommended,
         };
         function.revert(enforced);
         problems.unschedulable.extend(function.reverted());

@@ -20,9 +20,12 @@ struct Instance {
     limit: u32,
     /// Seconds since it was last out of memory.
     killed: Option<i64>,
+    /// Whether it is a node of the data grid.
+    is_grid: bool,
 }
 
-const INSTANCE: Instance = Instance { image: "i", age: 2 * DAYS, limit: 512, killed: None };
+const INSTANCE: Instance =
+    Instance { image: "i", age: 2 * DAYS, limit: 512, killed: None, is_grid: false };
 
 impl Fixture {
     fn now(&self) -> i64 {
@@ -38,14 +41,19 @@ impl Fixture {
             }})
         });
         let name = format!("{class}-0");
+        let (labels, container) = if instance.is_grid {
+            (json!({"oaas.io/owner": class, "oaas.io/component": "odgm"}), "odgm")
+        } else {
+            (json!({"oaas.io/owner": class, "oaas.io/function": "f"}), "function")
+        };
         let pod = json!({
             "metadata": {
                 "name": name, "namespace": "n", "uid": name,
                 "creationTimestamp": ago(instance.age),
-                "labels": {"oaas.io/owner": class, "oaas.io/function": "f"},
+                "labels": labels,
             },
             "spec": {"containers": [{
-                "name": "function", "image": instance.image,
+                "name": container, "image": instance.image,
                 "resources": {"limits": {"memory": format!("{}Mi", instance.limit)}},
             }]},
             "status": {
@@ -54,7 +62,7 @@ impl Fixture {
                     "lastTransitionTime": ago(instance.age - 10),
                 }],
                 "containerStatuses": [{
-                    "name": "function", "image": "", "imageID": "", "ready": true,
+                    "name": container, "image": "", "imageID": "", "ready": true,
                     "restartCount": 1, "lastState": last_state.unwrap_or(json!({})),
                 }],
             },
@@ -511,4 +519,35 @@ async fn usage_is_read_once_in_five_intervals() {
         fixture.pass().await;
     }
     assert_eq!(fixture.script.lock().usage_queries, 3 * 2, "at the first, sixth and eleventh pass");
+}
+
+/// Nodes of a replicated grid are replaced one after the other. A single one would lose its state, or
+/// interrupt calls.
+#[tokio::test]
+async fn data_grid_gets_memory_if_it_is_replicated() {
+    for nodes in [1, 3] {
+        let mut fixture = Fixture::new();
+        fixture.analyzer.platform = Arc::new(|| {
+            let mut platform = Platform::of(Profile::Dev);
+            platform.features.odgm = true;
+            platform
+        });
+        let mut spec = enforced();
+        spec["addons"] = json!(["odgm"]);
+        spec["odgm_config"] = json!({
+            "replicas": nodes, "image": "g",
+            "requests": {"memory": "256Mi"}, "limits": {"memory": "512Mi"},
+        });
+        fixture.add("shop", &spec);
+        let node = Instance { image: "g", killed: Some(0), is_grid: true, ..INSTANCE };
+        fixture.put_instance("shop", &node);
+        fixture.use_resources("shop", 0.0, 300.0);
+        fixture.pass().await;
+        let status = fixture.status("shop");
+        assert_eq!(status.oom_kills[0].function, "addon:odgm");
+        let entry = fixture.recommendation("shop", "memory").unwrap();
+        assert_eq!(entry.component, "addon:odgm");
+        assert_eq!((entry.target / MIB, entry.limit.unwrap() / MIB), (512.0, 1024.0));
+        assert_eq!(fixture.applied("shop", "memory"), (nodes == 3).then_some(entry));
+    }
 }

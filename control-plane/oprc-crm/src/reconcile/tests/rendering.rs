@@ -3,8 +3,11 @@
 use oprc_unit::{Identity, Platform, Profile, ValidClass, select, validate};
 use serde_json::{Value, json};
 
-use super::super::{container_resources::made_for, render};
-use crate::crd::Recommendation;
+use super::super::{
+    container_resources::{SizedContainer, made_for},
+    render,
+};
+use crate::crd::{GRID_KEY, Recommendation};
 
 /// Everything that is written for a class.
 fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
@@ -462,7 +465,7 @@ fn applied(class: &ValidClass, dimension: &str, target: f64, limit: f64) -> Reco
         dimension: dimension.to_owned(),
         target,
         limit: Some(limit),
-        made_for: Some(made_for(&class.functions[0])),
+        made_for: Some(made_for((&class.functions[0]).into())),
         ..Recommendation::default()
     }
 }
@@ -535,7 +538,7 @@ fn resources_that_were_applied_to_another_version_are_ignored() {
             &spec,
             |_| {},
             |class| {
-                made = Some(made_for(&class.functions[0]));
+                made = Some(made_for((&class.functions[0]).into()));
                 Vec::new()
             },
         );
@@ -571,4 +574,32 @@ fn a_mounted_claim_is_writable_by_the_container() {
         assert_eq!(group(template, &folder, &json!({})), Value::Null);
     }
     assert_eq!(group("knative", &folder, &json!({})), Value::Null);
+}
+
+#[test]
+fn resources_of_a_replicated_data_grid_that_enforcement_applies() {
+    let memory = |nodes: i32| {
+        let spec = json!({
+            "functions": [{"key": "f", "image": "i"}],
+            "addons": ["odgm"],
+            "odgm_config": {"replicas": nodes, "image": "g", "requests": {"memory": "256Mi"}},
+        });
+        let applied = |class: &ValidClass| {
+            let container = SizedContainer::of_grid(class.odgm.as_ref().unwrap(), "g");
+            vec![Recommendation {
+                component: GRID_KEY.to_owned(),
+                dimension: "memory".to_owned(),
+                target: 391.0 * MIB,
+                made_for: Some(made_for(container)),
+                ..Recommendation::default()
+            }]
+        };
+        let all = objects_with(Profile::Full, &spec, |_| {}, applied);
+        let is_grid =
+            |it: &&Value| it["metadata"]["name"] == "shop-odgm" && it["kind"] == "StatefulSet";
+        let grid = all.iter().find(is_grid).unwrap();
+        grid["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"].clone()
+    };
+    assert_eq!(memory(3), "391Mi");
+    assert_eq!(memory(1), "256Mi", "its state isn't available while it restarts");
 }

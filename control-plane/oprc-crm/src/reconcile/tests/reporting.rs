@@ -12,7 +12,7 @@ use super::{
     specs,
 };
 use crate::{
-    crd::{AVAILABLE, ClassRuntimeStatus, DEGRADED, GRID_STABILITY_KEY, PROGRESSING, Phase},
+    crd::{AVAILABLE, ClassRuntimeStatus, DEGRADED, GRID_KEY, PROGRESSING, Phase},
     kinds::{DEPLOYMENT, DISRUPTION_BUDGET, JOB, SERVICE, STATEFUL_SET},
     reason::{Failure, Reason},
 };
@@ -480,8 +480,8 @@ fn a_function_named_odgm_has_its_own_stability_record() {
     spec["functions"][0]["key"] = json!("odgm");
     let mut cluster = Cluster::with(&spec);
     let keys = |cluster: &Cluster| cluster.status().stable_since.into_keys().collect::<Vec<_>>();
-    assert_eq!(keys(&cluster), [GRID_STABILITY_KEY, "odgm"]);
-    let since = cluster.status().stable_since[GRID_STABILITY_KEY].clone();
+    assert_eq!(keys(&cluster), [GRID_KEY, "odgm"]);
+    let since = cluster.status().stable_since[GRID_KEY].clone();
     let key = (DEPLOYMENT, "shop--odgm".to_owned());
     let mut object = cluster.object(&key).unwrap().clone();
     object["status"]["availableReplicas"] = json!(0);
@@ -489,7 +489,7 @@ fn a_function_named_odgm_has_its_own_stability_record() {
     cluster.reconcile();
     cluster.converge();
     let status = cluster.status();
-    assert_eq!(status.stable_since[GRID_STABILITY_KEY], since, "the grid was stable throughout");
+    assert_eq!(status.stable_since[GRID_KEY], since, "the grid was stable throughout");
     assert_ne!(status.stable_since["odgm"], since);
 }
 

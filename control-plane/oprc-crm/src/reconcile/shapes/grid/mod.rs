@@ -5,16 +5,22 @@ mod document;
 mod env;
 mod objects;
 
-use k8s_openapi::api::apps::v1::StatefulSetStatus;
-use oprc_unit::{OdgmPlan, names};
+use k8s_openapi::api::{apps::v1::StatefulSetStatus, core::v1::ResourceRequirements};
+use oprc_unit::{OdgmPlan, grid_sizes, names};
 use serde_json::Value;
 
 use super::{
-    super::manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget},
+    super::{
+        container_resources::{SizedContainer, with_applied},
+        manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget, pod},
+    },
     Assessed, Component, Observation, ObservedState, Workload, creation_problem, spec_replicas,
     status, text,
 };
-use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
+use crate::{
+    crd::Recommendation,
+    kinds::{DEPLOYMENT, Kind, STATEFUL_SET},
+};
 
 /// The name of its container.
 pub(crate) const CONTAINER: &str = "odgm";
@@ -48,10 +54,33 @@ fn volume_size(context: &Context<'_>, plan: &OdgmPlan) -> String {
     plan.storage.size.clone().unwrap_or_else(|| context.platform.odgm_disk.clone())
 }
 
+/// The image of the nodes.
+pub(crate) fn image(context: &Context<'_>, plan: &OdgmPlan) -> String {
+    let default = || context.platform.odgm_images.of(context.selection.profile);
+    plan.image.clone().unwrap_or_else(default)
+}
+
+/// Requests and limits of a node without enforcement, and with what it applies. Only nodes of a
+/// replicated grid can be replaced while calls continue.
+pub(crate) fn resources(
+    context: &Context<'_>,
+    plan: &OdgmPlan,
+    applied: &[Recommendation],
+) -> (ResourceRequirements, ResourceRequirements) {
+    let sizes = grid_sizes(context.platform, context.selection.profile);
+    let specified = pod::resources(&plan.requests, &plan.limits, &sizes);
+    let image = image(context, plan);
+    let container = SizedContainer::of_grid(plan, &image);
+    let applied = if plan.is_replicated() { applied } else { &[] };
+    let current = with_applied(&specified, container, &context.platform.scaling, applied);
+    (specified, current)
+}
+
 pub(crate) fn objects(
     context: &Context<'_>,
     plan: &OdgmPlan,
     functions: &[FunctionPlan],
+    applied: &[Recommendation],
 ) -> (DesiredGrid, Vec<DesiredObject>) {
     let base = &context.class.identity.base;
     let name = names::odgm(base);
@@ -61,7 +90,7 @@ pub(crate) fn objects(
         document::config_map(context, plan, functions),
     ];
     all.extend(plan.is_replicated().then(|| objects::certificate(context)));
-    let template = objects::template(context, plan);
+    let template = objects::template(context, plan, resources(context, plan, applied).1);
     let metadata = context.meta(&name, context.odgm_labels());
     let workload = if plan.stateful() {
         all.push(objects::service(context, plan, &names::odgm_peers(base), true));

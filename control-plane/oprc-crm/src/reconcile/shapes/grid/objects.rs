@@ -6,16 +6,16 @@ use k8s_openapi::{
         core::v1::{
             Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, GRPCAction,
             KeyToPath, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm,
-            PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, Secret,
-            SecretVolumeSource, ServiceSpec, Volume, VolumeMount, VolumeResourceRequirements,
-            WeightedPodAffinityTerm,
+            PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+            ResourceRequirements, Secret, SecretVolumeSource, ServiceSpec, Volume, VolumeMount,
+            VolumeResourceRequirements, WeightedPodAffinityTerm,
         },
     },
     apimachinery::pkg::{
         api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
     },
 };
-use oprc_unit::{OdgmPlan, Profile, grid_sizes, names, spec::Security};
+use oprc_unit::{OdgmPlan, Profile, names, spec::Security};
 
 use super::{
     super::super::manifest::{
@@ -26,7 +26,7 @@ use super::{
     CONTAINER, DATA_DIR, TLS_DIR,
     document::CONFIG_DIR,
     env::variables,
-    volume_size,
+    image, volume_size,
 };
 use crate::kinds::{SECRET, STATEFUL_SET};
 
@@ -73,9 +73,7 @@ pub(super) fn certificate(context: &Context<'_>) -> DesiredObject {
     desired_object(SECRET, &Secret { metadata, ..Secret::default() })
 }
 
-fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
-    let profile = context.selection.profile;
-    let image = || context.platform.odgm_images.of(profile);
+fn container(context: &Context<'_>, plan: &OdgmPlan, resources: ResourceRequirements) -> Container {
     let probe = |service: &str, period, failures| {
         let grpc = GRPCAction { port: GRID_PORT, service: Some(service.to_owned()) };
         let action = Probe { grpc: Some(grpc), ..Probe::default() };
@@ -89,14 +87,10 @@ fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
     };
     Container {
         name: CONTAINER.to_owned(),
-        image: Some(plan.image.clone().unwrap_or_else(image)),
+        image: Some(image(context, plan)),
         ports: Some(ports(plan).map(|(name, port)| container_port(name, port)).collect()),
         env: Some(variables(context, plan)),
-        resources: Some(pod::resources(
-            &plan.requests,
-            &plan.limits,
-            &grid_sizes(context.platform, profile),
-        )),
+        resources: Some(resources),
         // A folder and no `subPath`, so that the kubelet updates the files.
         volume_mounts: Some(
             [mount(VOLUME, DATA_DIR, false), mount(CONFIG_VOLUME, CONFIG_DIR, true)]
@@ -113,7 +107,11 @@ fn container(context: &Context<'_>, plan: &OdgmPlan) -> Container {
     }
 }
 
-pub(super) fn template(context: &Context<'_>, plan: &OdgmPlan) -> PodTemplateSpec {
+pub(super) fn template(
+    context: &Context<'_>,
+    plan: &OdgmPlan,
+    resources: ResourceRequirements,
+) -> PodTemplateSpec {
     let mut volumes = vec![Volume {
         name: CONFIG_VOLUME.to_owned(),
         config_map: Some(ConfigMapVolumeSource {
@@ -129,7 +127,7 @@ pub(super) fn template(context: &Context<'_>, plan: &OdgmPlan) -> PodTemplateSpe
     }));
     volumes.extend(plan.is_replicated().then(|| tls_volume(context)));
     let spec = PodSpec {
-        containers: vec![container(context, plan)],
+        containers: vec![container(context, plan, resources)],
         volumes: Some(volumes),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),

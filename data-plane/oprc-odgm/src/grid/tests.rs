@@ -8,8 +8,16 @@ use oprc_cp_storage::RedbOptions;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
-use super::*;
-use crate::{Invocation, class::Access, method_call::MAX_ARGUMENT_BYTES};
+use super::{
+    commit::{MAX_PENDING_EVENTS, PENDING_EVENTS_STEP},
+    *,
+};
+use crate::{
+    Expected, Invocation,
+    class::{Access, State},
+    invocation::CallOrigin,
+    method_call::MAX_ARGUMENT_BYTES,
+};
 
 /// Functions of the class, and how many of their calls run.
 #[derive(Clone, Debug, Default)]

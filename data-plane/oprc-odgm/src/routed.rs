@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Expected, Grid, Invocation, Object, ObjectId, Outcome,
     class::State,
-    metrics::ForwardOutcome,
     replica::{Forwarded, Replica, Route},
 };
 
@@ -66,6 +65,50 @@ impl Operation {
     fn is_repeatable(&self) -> bool {
         matches!(self, Self::Invoke(call) if call.idempotency_key.is_some())
     }
+}
+
+/// Attempts of a call that may have been executed although no answer came.
+#[derive(Debug, Default)]
+struct EarlierAttempts {
+    /// Why the outcome of the last such attempt is unknown.
+    unknown: Option<String>,
+}
+
+impl EarlierAttempts {
+    fn add_unknown(&mut self, reason: &str) {
+        self.unknown = Some(reason.to_owned());
+    }
+
+    fn has_unknown(&self) -> bool {
+        self.unknown.is_some()
+    }
+
+    /// The answer for the caller. A later attempt shows the outcome of the earlier ones, because it looks
+    /// up their result first, and former owners can't commit. An error from before the lookup doesn't.
+    fn conclude(self, answer: Result<Answer, Error>) -> Result<Answer, Error> {
+        match (answer, self.unknown) {
+            (Err(error), Some(reason)) if may_precede_lookup(&error) => {
+                Err(Error::UnknownOutcome(format!("{reason}; a further attempt failed: {error}")))
+            }
+            (answer, _) => answer,
+        }
+    }
+}
+
+/// Whether a call can fail like this before the result of an earlier call with its idempotency key is
+/// looked up. The definition of the class may change between two attempts.
+fn may_precede_lookup(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Unavailable(_)
+            | Error::NotOwner(_)
+            | Error::Overloaded { .. }
+            | Error::Corrupt(_)
+            | Error::InvalidId(_)
+            | Error::UnknownCollection(_)
+            | Error::UnknownMethod(_)
+            | Error::Forbidden { .. }
+    )
 }
 
 fn unexpected<T>(_: T) -> Error {
@@ -155,44 +198,52 @@ impl Grid {
         if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
             return Err(Error::Unavailable("the quota of the store is used up".to_owned()));
         }
+        let mut earlier = EarlierAttempts::default();
+        let answer = self.execute_routed(replica, &key, &operation, &mut earlier).await;
+        earlier.conclude(answer)
+    }
+
+    /// Follows the owner of the object until an attempt is answered.
+    async fn execute_routed(
+        &self,
+        replica: &Replica,
+        key: &str,
+        operation: &Operation,
+        earlier: &mut EarlierAttempts,
+    ) -> Result<Answer, Error> {
         let mut reason = String::new();
         for _ in 0..MAX_ROUTES {
-            match replica.route(&key).await? {
+            let (partition, owner) = match replica.route(key).await? {
+                Route::Remote(partition, owner) => (partition, owner),
                 Route::Local => match self.execute_locally(operation.clone()).await {
                     Err(Error::NotOwner(partition)) => {
                         replica.ownership.refresh(&partition).await?;
+                        continue;
                     }
-                    done => return done,
+                    answer => return answer,
                 },
-                Route::Remote(partition, owner) => {
-                    match replica.forward(&owner, &operation).await {
-                        Forwarded::Answered(answer) => {
-                            self.metrics().record_forward(ForwardOutcome::Answered);
-                            return answer;
-                        }
-                        Forwarded::Misdirected => {
-                            self.metrics().record_forward(ForwardOutcome::Misdirected);
-                            replica.ownership.refresh(&partition).await?;
-                        }
-                        Forwarded::NotExecuted(failure) => {
-                            self.metrics().record_forward(ForwardOutcome::NotExecuted);
-                            self.metrics().takeovers.inc();
-                            replica.take_over(partition, owner, &failure).await?;
-                            reason = failure;
-                        }
-                        Forwarded::Unknown(failure) => {
-                            self.metrics().record_forward(ForwardOutcome::Unknown);
-                            self.metrics().takeovers.inc();
-                            let taken = replica.take_over(partition, owner, &failure).await;
-                            if !operation.is_repeatable() {
-                                return Err(Error::UnknownOutcome(failure));
-                            }
-                            taken?;
-                            reason = failure;
-                        }
-                    }
+            };
+            let forwarded = replica.forward(&owner, operation).await;
+            self.metrics().record_forward(forwarded.label());
+            let failure = match forwarded {
+                Forwarded::Answered(answer) => return answer,
+                Forwarded::Misdirected => {
+                    replica.ownership.refresh(&partition).await?;
+                    continue;
                 }
+                Forwarded::NotExecuted(failure) => failure,
+                Forwarded::Unknown(failure) => {
+                    earlier.add_unknown(&failure);
+                    failure
+                }
+            };
+            self.metrics().takeovers.inc();
+            let taken = replica.take_over(partition, owner, &failure).await;
+            if earlier.has_unknown() && !operation.is_repeatable() {
+                return Err(Error::UnknownOutcome(failure));
             }
+            taken?;
+            reason = failure;
         }
         Err(Error::Unavailable(format!("the owner of the object changes too often {reason}")))
     }
@@ -238,4 +289,48 @@ impl Grid {
 
 fn write(collection: Option<&str>, id: &ObjectId, state: State, expected: Expected) -> Write {
     Write { collection: collection.map(str::to_owned), id: id.clone(), state, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn conclude(unknown: Option<&str>, answer: Result<Answer, Error>) -> Result<Answer, Error> {
+        EarlierAttempts { unknown: unknown.map(str::to_owned) }.conclude(answer)
+    }
+
+    #[test]
+    fn an_unknown_attempt_is_not_reported_as_unchanged() {
+        let errors = [
+            Error::Unavailable("no majority".to_owned()),
+            Error::NotOwner("p/C/1".to_owned()),
+            Error::Overloaded { what: "the object", waiting: 256 },
+            Error::UnknownMethod("add".to_owned()),
+        ];
+        for error in errors {
+            assert_eq!(conclude(None, Err(error.clone())), Err(error.clone()));
+            let concluded = conclude(Some("broken pipe"), Err(error.clone())).unwrap_err();
+            let Error::UnknownOutcome(reason) = concluded else { panic!("{concluded:?}") };
+            assert_eq!(reason, format!("broken pipe; a further attempt failed: {error}"));
+        }
+    }
+
+    #[test]
+    fn the_answer_of_a_later_attempt_shows_the_outcome() {
+        let (result, version) = (json!(1), Some(7));
+        let outcome = Outcome { result, version, repeated: true, triggers_pending: false };
+        let answers = [
+            Ok(Answer::Outcome(outcome)),
+            Err(Error::FunctionFailed(500)),
+            Err(Error::Refused { status: 409, detail: "sold out".to_owned() }),
+            Err(Error::Running),
+            Err(Error::NotFound("a".to_owned())),
+            Err(Error::UnknownOutcome("late".to_owned())),
+        ];
+        for answer in answers {
+            assert_eq!(conclude(Some("broken pipe"), answer.clone()), answer);
+        }
+    }
 }

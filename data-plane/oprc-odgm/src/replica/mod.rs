@@ -67,7 +67,7 @@ pub(crate) enum Route {
     Remote(String, Owner),
 }
 
-/// What became of a call that was forwarded.
+/// The outcome of a call that was forwarded to the owner of its object.
 #[derive(Debug)]
 pub(crate) enum Forwarded<T> {
     Answered(T),
@@ -77,6 +77,18 @@ pub(crate) enum Forwarded<T> {
     NotExecuted(String),
     /// The owner may have executed it.
     Unknown(String),
+}
+
+impl<T> Forwarded<T> {
+    /// The label of the outcome in metrics.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Answered(_) => "answered",
+            Self::Misdirected => "misdirected",
+            Self::NotExecuted(_) => "not_executed",
+            Self::Unknown(_) => "unknown",
+        }
+    }
 }
 
 impl Replica {

@@ -11,10 +11,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use oprc_cp_storage::{Store, Transaction};
+use oprc_cp_storage::Store;
 use parking_lot::{Mutex, RwLock};
 
-pub(crate) use self::commit::{Committed, EventBound, PreparedChange};
+pub(crate) use self::commit::{Committed, EventBound, Fence, PreparedChange};
 use self::shared_values::{call_key, epoch};
 use crate::{
     Error, ObjectId,
@@ -33,7 +33,7 @@ use crate::{
     turns::Turns,
 };
 
-/// Attempts of a call whose commit fails because something else changed the object meanwhile.
+/// Attempts of a call whose commit fails because the object changed meanwhile.
 pub(crate) const MAX_ATTEMPTS: usize = 5;
 /// Keys of events are longer by 20 bytes, and the store accepts 512.
 const MAX_KEY_BYTES: usize = 490;
@@ -138,16 +138,10 @@ impl Grid {
         self.replica.as_ref().is_none_or(|it| it.ownership.owns(object_key))
     }
 
-    /// Adds the check that this node executes the calls of an object.
-    pub(crate) fn fenced(
-        &self,
-        transaction: Transaction,
-        object_key: &str,
-    ) -> Result<Transaction, Error> {
-        match &self.replica {
-            Some(replica) => replica.fenced(transaction, object_key),
-            None => Ok(transaction),
-        }
+    /// Taken before a call reads the store. Fails if another node executes the calls of the object.
+    pub(crate) fn fence(&self, object_key: &str) -> Result<Fence, Error> {
+        let owned = self.replica.as_ref().map(|it| it.ownership.fence(object_key));
+        owned.transpose().map(Fence)
     }
 
     /// Nodes of the same grid must have equal ones.

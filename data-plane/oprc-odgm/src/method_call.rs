@@ -144,14 +144,14 @@ impl Grid {
         Err(changes_too_often())
     }
 
-    /// None if something else has changed the object meanwhile.
+    /// None if the object changed meanwhile.
     async fn attempt(
         &self,
         begun: &MethodCall<'_>,
         key: &str,
     ) -> Result<Option<(Outcome, Option<EventWaiter>)>, Error> {
         let MethodCall { class, method, call, .. } = begun;
-        let invocation = &new_id();
+        let (fence, invocation) = (self.fence(key)?, &new_id());
         let once =
             call.idempotency_key.as_deref().map(|it| Once::new(call, key, it)).transpose()?;
         if let Some(once) = &once {
@@ -190,7 +190,7 @@ impl Grid {
         if transaction.changes.is_empty() {
             return Ok(Some((outcome, None)));
         }
-        match self.commit(transaction, &found, invocation).await? {
+        match self.commit(transaction, fence, &found, invocation).await? {
             Committed::Conflict => Ok(None),
             Committed::At(revision) => {
                 if let Some((period, bytes)) = kept {

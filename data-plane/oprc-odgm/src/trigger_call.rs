@@ -25,8 +25,8 @@ pub(crate) fn batch_of(class: &Class, event: &StoredEvent) -> Option<Batch> {
 
 impl Grid {
     /// Calls the next trigger of events of one object, which is the same for all. Its change and the
-    /// progress of the events are one transaction, so that the change is made once. The object may have
-    /// changed since the events, or may be gone.
+    /// progress of the events are one transaction, so that the change is stored once. The object may have
+    /// changed or been deleted since the events.
     pub(crate) async fn trigger(&self, events: &[StoredEvent]) -> Result<(), Error> {
         let class = self.class();
         let Some(first) = events.first() else { return Ok(()) };
@@ -84,7 +84,7 @@ impl Grid {
         let (state, invocation) = (Some(state), new_id());
         let change = ObjectChange { found: &found, state, invocation: &invocation, cause };
         let prepared = self.prepare(class, &change, EventBound::Exempt).await?;
-        // Nobody waits for the triggers of a change that a trigger makes.
+        // No caller waits for the triggers of a trigger's change.
         let PreparedChange { transaction, .. } = prepared;
         if self.advance(events, Some(transaction)).await? {
             self.count_change(&found, is_created.then_some(true));
@@ -108,8 +108,8 @@ impl Grid {
         }
     }
 
-    /// Adds that the next trigger of events was called to a transaction, and commits it. False if
-    /// something else has changed them; then they are read again.
+    /// Adds that the next trigger of events was called to a transaction, and commits it. False if they
+    /// have changed meanwhile; then they are read again.
     async fn advance(
         &self,
         events: &[StoredEvent],
@@ -119,7 +119,7 @@ impl Grid {
         let transaction = events.iter().try_fold(transaction, |all, it| it.advanced(all))?;
         let object = events.first().and_then(|it| parse_event_key(&it.key));
         let transaction = match object {
-            Some((object_key, _)) => self.fenced(transaction, object_key)?,
+            Some((object_key, _)) => self.fence(object_key)?.apply(transaction),
             None => transaction,
         };
         match self.store().commit(transaction).await {

@@ -18,14 +18,28 @@ use crate::{
 /// Events of an object that wait for their triggers. More refuse changes, except those of its triggers,
 /// without which there would be no end.
 pub(super) const MAX_PENDING_EVENTS: u64 = 1000;
-/// The bound is checked with every so many events, because it takes a read.
+/// The bound is checked once per this many events, because it takes a read.
 pub(super) const PENDING_EVENTS_STEP: u64 = 16;
 
-/// Whether a commit was made.
+/// The result of a commit.
 pub(crate) enum Committed {
     At(Revision),
-    /// Something else has changed the object.
+    /// The object changed meanwhile.
     Conflict,
+}
+
+/// The ownership that a call began with; none if the node is the only one. A commit fails if the object had
+/// another owner since then, even if this node is the owner again: the other may have answered the same
+/// call.
+pub(crate) struct Fence(pub(super) Option<(String, Check)>);
+
+impl Fence {
+    pub(crate) fn apply(self, transaction: Transaction) -> Transaction {
+        match self.0 {
+            Some((partition, check)) => transaction.check(partition, check),
+            None => transaction,
+        }
+    }
 }
 
 /// A change that is ready to be stored, with its event.
@@ -108,16 +122,17 @@ impl Grid {
         Ok(last.map_or(0, |(_, number)| number + 1))
     }
 
-    /// Commits a change of an object. Whether it was made is found out if the store doesn't know.
+    /// Commits a change of an object. If the outcome is unknown, reads it from the object.
     pub(crate) async fn commit(
         &self,
         transaction: Transaction,
+        fence: Fence,
         found: &Found,
         invocation: &str,
     ) -> Result<Committed, Error> {
         let is_own = |it: &&Change| it.key() == found.key;
         let change = transaction.changes.iter().find(is_own).map(|it| it.value().is_some());
-        let committed = self.committed(transaction, found, invocation).await;
+        let committed = self.committed(fence.apply(transaction), found, invocation).await;
         if let Ok(Committed::At(_)) = committed {
             self.count_change(found, change);
         }
@@ -139,35 +154,41 @@ impl Grid {
         found: &Found,
         invocation: &str,
     ) -> Result<Committed, Error> {
-        let transaction = self.fenced(transaction, &found.key)?;
+        // Why an attempt may have been committed. From then on, no error shows that nothing was changed.
+        let mut unknown = None::<String>;
         for _ in 0..MAX_ATTEMPTS {
-            let reason = match self.store.commit(transaction.clone()).await {
+            let error = match self.store.commit(transaction.clone()).await {
                 Ok(revision) => return Ok(Committed::At(revision)),
-                Err(StoreError::UnknownOutcome { reason }) => reason,
-                Err(error @ StoreError::Conflict { .. }) => {
-                    // An attempt whose outcome was unknown may have been committed late.
-                    return match self.last_change(found).await {
-                        Ok(Some((last, version))) if last == invocation => {
-                            Ok(Committed::At(version))
-                        }
-                        _ => {
-                            self.metrics.conflicts.inc();
-                            lost_partition(&error).map_or(Ok(Committed::Conflict), Err)
-                        }
-                    };
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => error,
             };
-            let unknown = Error::UnknownOutcome(reason);
-            let Ok(present) = self.last_change(found).await else { return Err(unknown) };
-            match present {
-                Some((last, version)) if last == invocation => return Ok(Committed::At(version)),
+            let reason = match (&error, unknown.take()) {
+                (StoreError::UnknownOutcome { reason }, _) => reason.clone(),
+                (StoreError::Conflict { .. }, None) => return self.conflict(&error),
+                (_, None) => return Err(error.into()),
+                (StoreError::Conflict { .. }, Some(reason)) => reason,
+                (_, Some(reason)) => return Err(Error::UnknownOutcome(reason)),
+            };
+            match self.last_change(found).await {
+                Ok(Some((last, version))) if last == invocation => {
+                    return Ok(Committed::At(version));
+                }
                 // The same transaction can succeed only once, because it checks the version.
-                present if present.as_ref().map(|it| it.1) == found.version => {}
-                _ => return Err(unknown),
+                Ok(present) if present.as_ref().map(|it| it.1) == found.version => {
+                    if matches!(error, StoreError::Conflict { .. }) {
+                        return self.conflict(&error);
+                    }
+                }
+                _ => return Err(Error::UnknownOutcome(reason)),
             }
+            unknown = Some(reason);
         }
         Err(Error::UnknownOutcome("the store did not respond in time".to_owned()))
+    }
+
+    /// The result of a commit that stored nothing.
+    fn conflict(&self, error: &StoreError) -> Result<Committed, Error> {
+        self.metrics.conflicts.inc();
+        lost_partition(error).map_or(Ok(Committed::Conflict), Err)
     }
 
     /// The invocation that changed an object last, and the version.
@@ -186,3 +207,6 @@ impl Grid {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,7 @@
 
 use oprc_cp_storage::Revision;
 
-use super::{
-    Committed, EventBound, Grid, MAX_ATTEMPTS, PreparedChange, changes_too_often, new_id,
-};
+use super::{Committed, EventBound, Grid, MAX_ATTEMPTS, PreparedChange, changes_too_often, new_id};
 use crate::{
     Error, ObjectId,
     class::{Cause, Class, State},
@@ -104,6 +102,7 @@ impl Grid {
         let key = Self::key(class, collection, id)?;
         let _turn = self.turns.take(&key).await?;
         for _ in 0..MAX_ATTEMPTS {
+            let fence = self.fence(&key)?;
             let found = self.read(class, collection, id).await?;
             expected.check(found.version())?;
             let state = change(&found, class)?;
@@ -111,7 +110,8 @@ impl Grid {
             let change = ObjectChange { found: &found, state, invocation, cause };
             let prepared = self.prepare(class, &change, EventBound::Checked).await?;
             let PreparedChange { transaction, waiter } = prepared;
-            if let Committed::At(revision) = self.commit(transaction, &found, invocation).await? {
+            let committed = self.commit(transaction, fence, &found, invocation).await?;
+            if let Committed::At(revision) = committed {
                 return Ok((revision, change.state, waiter));
             }
         }

@@ -16,7 +16,7 @@ pub use self::etcd_child::{EXEC_ETCD, exec_etcd};
 
 use std::{sync::Arc, time::Duration};
 
-use oprc_cp_storage::{Error as StoreError, Store, Transaction};
+use oprc_cp_storage::{Error as StoreError, Store};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
 
@@ -48,7 +48,7 @@ enum Serving {
     HandedOver,
 }
 
-/// The part of a node that knows the others.
+/// This node as a member of a replicated grid.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) config: ReplicaConfig,
@@ -71,7 +71,7 @@ pub(crate) enum Route {
 #[derive(Debug)]
 pub(crate) enum Forwarded<T> {
     Answered(T),
-    /// The node isn't the owner any more.
+    /// The node is no longer the owner.
     Misdirected,
     /// The owner didn't execute it.
     NotExecuted(String),
@@ -221,18 +221,9 @@ impl Replica {
         }
         self.ownership.take(vec![(key, Some(from))]).await.map(drop)
     }
-
-    /// Adds the check that this node owns the object.
-    pub(crate) fn fenced(
-        &self,
-        transaction: Transaction,
-        object_key: &str,
-    ) -> Result<Transaction, Error> {
-        self.ownership.fenced(transaction, object_key)
-    }
 }
 
-/// Whether a commit failed because this node isn't the owner any more.
+/// Whether a commit failed because this node is no longer the owner.
 pub(crate) fn lost_partition(error: &StoreError) -> Option<Error> {
     match error {
         StoreError::Conflict { key, .. } if key.starts_with(PARTITIONS) => {

@@ -1,4 +1,4 @@
-//! Which node executes the calls of which objects.
+//! Ownership of partitions: which node executes the calls of which objects.
 //!
 //! The objects of a collection are divided into partitions by a hash of their ids. A record of the store
 //! names the owner of each partition. Every commit checks the version of the record, so a former owner
@@ -28,7 +28,6 @@ const BATCH: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnerRecord {
-    /// Its name.
     pub(crate) node: String,
     /// Where it accepts calls of other nodes.
     pub(crate) address: String,
@@ -83,7 +82,7 @@ pub(crate) fn home<'a>(key: &str, nodes: &'a [String]) -> Option<&'a String> {
     nodes.iter().max_by_key(|node| (hash(&[node, key]), *node))
 }
 
-/// A takeover may be repeated whatever its outcome was.
+/// A takeover can be repeated even if its outcome is unknown.
 fn unavailable(error: &StoreError) -> Error {
     Error::Unavailable(error.to_string())
 }
@@ -154,16 +153,11 @@ impl Ownership {
         u32::try_from(counted.count()).unwrap_or(u32::MAX)
     }
 
-    /// Adds a check that this node owns the partition of an object, so that a commit fails if it doesn't
-    /// any more.
-    pub(crate) fn fenced(
-        &self,
-        transaction: Transaction,
-        object_key: &str,
-    ) -> Result<Transaction, Error> {
+    /// A check that this node has owned the partition of an object since now. Fails if it doesn't own it.
+    pub(crate) fn fence(&self, object_key: &str) -> Result<(String, Check), Error> {
         let key = self.key_of(object_key)?;
         match self.owner(&key).filter(|it| self.is_own(it)) {
-            Some(owner) => Ok(transaction.check(key, Check::Version(owner.version))),
+            Some(owner) => Ok((key, Check::Version(owner.version))),
             None => Err(Error::NotOwner(key)),
         }
     }

@@ -18,23 +18,34 @@ fn all(ownership: &Ownership) -> Vec<Takeover> {
     ownership.keys().map(|key| (key.clone(), ownership.owner(&key))).collect()
 }
 
+/// Gives the partition of an object to a node.
+async fn take_one(ownership: &Ownership, object: &str) {
+    let key = ownership.key_of(object).unwrap();
+    let owner = ownership.refresh(&key).await.unwrap();
+    assert_eq!(ownership.take(vec![(key, owner)]).await.unwrap(), 1);
+}
+
+fn put(fence: (String, Check), object: &str) -> Transaction {
+    Transaction::new().check(fence.0, fence.1).put(object, "value")
+}
+
 #[tokio::test]
 async fn a_former_owner_cannot_commit() {
-    let store = Store::memory();
+    let (store, object) = (Store::memory(), "o/a%2Fb/x");
     let (first, second) = (ownership(&store, "g-0"), ownership(&store, "g-1"));
-    assert_eq!(first.take(all(&first)).await.unwrap(), 120);
-    let object = "o/a%2Fb/x";
-    let late = first.fenced(Transaction::new().put(object, "late"), object).unwrap();
-    let key = second.key_of(object).unwrap();
-    let owner = second.refresh(&key).await.unwrap();
-    assert_eq!(second.take(vec![(key.clone(), owner)]).await.unwrap(), 1);
-    let refused = store.commit(late).await.unwrap_err();
+    take_one(&first, object).await;
+    let late = put(first.fence(object).unwrap(), object);
+    take_one(&second, object).await;
+    let key = first.key_of(object).unwrap();
+    let refused = store.commit(late.clone()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Conflict { key: found, .. } if found == key));
-    let new = second.fenced(Transaction::new().put(object, "new"), object).unwrap();
-    store.commit(new).await.unwrap();
+    store.commit(put(second.fence(object).unwrap(), object)).await.unwrap();
     first.refresh(&key).await.unwrap();
-    let refused = first.fenced(Transaction::new(), object).unwrap_err();
-    assert_eq!(refused, Error::NotOwner(key));
+    assert_eq!(first.fence(object).unwrap_err(), Error::NotOwner(key));
+    // Not even if it is the owner again.
+    take_one(&first, object).await;
+    assert!(matches!(store.commit(late).await, Err(StoreError::Conflict { .. })));
+    store.commit(put(first.fence(object).unwrap(), object)).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! A node of a grid with several: joins the others with its etcd, serves, and hands over at the end.
+//! A node of a replicated grid: joins the others with its etcd, serves, and hands over its partitions at
+//! shutdown.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,6 +26,7 @@ use crate::{
         Replica,
         cluster::{Cluster, MembersDocument, Phase},
         etcd_child::EtcdChild,
+        etcd_space::EtcdSpace,
         join::Joiner,
         peer_client::{AUTHORITY, CERTIFICATE, KEY, PeerClient},
         peers::Peers,
@@ -35,7 +37,8 @@ use crate::{
 /// Of each call of etcd. A proposal that a dead leader got is lost, and is repeated after this time.
 const STORE_DEADLINE: Duration = Duration::from_secs(3);
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
-const DEFRAGMENT_DEADLINE: Duration = Duration::from_mins(2);
+/// Of defragmentation and compaction.
+const SPACE_DEADLINE: Duration = Duration::from_mins(2);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Callers may learn late that a node is no longer ready.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -52,6 +55,7 @@ pub(crate) struct PreparedReplica {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
+    space: EtcdSpace,
 }
 
 impl PreparedReplica {
@@ -79,6 +83,7 @@ impl PreparedReplica {
         let peer_server = bind(options(address, Some(tls))).await;
         let endpoint = format!("http://{}", replica.etcd_client);
         let admin = EtcdAdmin::new(&endpoint, ADMIN_DEADLINE);
+        let space = EtcdSpace::new(&endpoint, SPACE_DEADLINE);
         Ok(Self {
             cluster: Arc::new(Cluster::new(replica.clone(), desired)),
             config: replica.clone(),
@@ -88,6 +93,7 @@ impl PreparedReplica {
             peers: Arc::new(Peers::new(replica.clone(), client.clone())),
             client,
             admin: admin.map_err(|error| error.to_string())?,
+            space: space.map_err(|error| error.to_string())?,
         })
     }
 }
@@ -126,6 +132,7 @@ impl ReplicatedNode {
             client: prepared.client,
             peers: prepared.peers,
             admin: prepared.admin,
+            space: prepared.space,
         };
         let ended = member.run(parts, health, shutdown, &stop).await;
         stop.send_replace(true);
@@ -149,6 +156,7 @@ struct Member {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
+    space: EtcdSpace,
 }
 
 impl Member {
@@ -264,7 +272,7 @@ impl Member {
             let class = parts.class.clone();
             match Grid::replicated(store.clone(), class, replica.clone()).await {
                 Ok(grid) => return grid,
-                Err(error) => tracing::warn!(%error, "cannot open the grid, trying again"),
+                Err(error) => tracing::warn!(%error, "cannot open the grid, retrying"),
             }
             sleep(RETRY_DELAY).await;
         }
@@ -277,7 +285,7 @@ impl Member {
         tasks.spawn(async move {
             loop {
                 if let Err(error) = own.ownership.follow().await {
-                    tracing::info!(%error, "reading the owners of partitions again");
+                    tracing::info!(%error, "watch of partition owners ended, reading them again");
                 }
                 sleep(RETRY_DELAY).await;
             }
@@ -286,8 +294,9 @@ impl Member {
         tasks.spawn(async move { own.balance().await });
         let (own, admin) = (replica.clone(), self.admin.clone());
         tasks.spawn(async move { own.manage_members(&admin).await });
-        let (own, admin) = (replica.clone(), self.admin.with_deadline(DEFRAGMENT_DEADLINE));
-        tasks.spawn(async move { own.free_space(&admin).await });
+        let (own, admin) = (replica.clone(), self.admin.with_deadline(SPACE_DEADLINE));
+        let space = self.space.clone();
+        tasks.spawn(async move { own.free_space(&admin, &space).await });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls of objects, executed by the node that owns them.
 //!
-//! Reads are executed by the node that gets them: the store makes them linearizable.
+//! The node that receives a read executes it, because reads of the store are linearizable.
 
 use std::time::Instant;
 
@@ -196,7 +196,8 @@ impl Grid {
         let key = self.key_of(&operation)?;
         // Deletions free space.
         if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
-            return Err(Error::Unavailable("the quota of the store is used up".to_owned()));
+            let reason = "the quota of the store is used up, delete objects to free space";
+            return Err(Error::Unavailable(reason.to_owned()));
         }
         let mut earlier = EarlierAttempts::default();
         let answer = self.execute_routed(replica, &key, &operation, &mut earlier).await;

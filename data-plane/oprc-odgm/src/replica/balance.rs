@@ -38,7 +38,7 @@ impl Replica {
             }
             match self.ownership.take(wanted).await {
                 Ok(taken) => tracing::info!(partitions = taken, "took over partitions"),
-                Err(error) => tracing::warn!(%error, "cannot take over partitions, trying again"),
+                Err(error) => tracing::warn!(%error, "cannot take over partitions, retrying"),
             }
         }
     }

@@ -17,8 +17,9 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// An election takes less time. Calls wait for it.
 const QUORUM_GRACE: Duration = Duration::from_secs(4);
-/// Share of the quota, in percent, from which a node reports that space is running out.
-const LOW_SPACE_PERCENT: u64 = 80;
+/// Share of the quota in use, in percent, from which a node reports that space is low. The file of the store,
+/// which the quota limits, may be larger than what is in use.
+pub(super) const LOW_SPACE_PERCENT: u64 = 70;
 /// A file that asks for more is invalid.
 const MAX_MEMBERS: u32 = 9;
 
@@ -205,10 +206,13 @@ impl Cluster {
                 Ok(desired) => {
                     self.desired.send_if_modified(|it| std::mem::replace(it, desired) != desired);
                 }
-                Err(error) => tracing::warn!(error, "the desired number of members is kept"),
+                Err(error) => tracing::warn!(
+                    error,
+                    "cannot read the desired number of members, keeping the former"
+                ),
             }
             if let Err(error) = file.changed().await {
-                tracing::error!(%error, "the desired number of members is no longer followed");
+                tracing::error!(%error, "cannot watch the desired number of members, ignoring further changes");
                 return;
             }
         }

@@ -161,7 +161,7 @@ impl Joiner<'_> {
                     })?;
                     return Ok(Some(Start::Join { initial_cluster }));
                 }
-                Err(error) => tracing::info!(%error, node = index, "cannot join yet, trying again"),
+                Err(error) => tracing::info!(%error, node = index, "cannot join yet, retrying"),
             }
         }
         Ok(None)

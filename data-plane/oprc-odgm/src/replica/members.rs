@@ -22,7 +22,7 @@ impl Replica {
                 continue;
             }
             if let Err(error) = self.manage_once(admin).await {
-                tracing::info!(%error, "cannot change the members yet, trying again");
+                tracing::info!(%error, "cannot change the members yet, retrying");
             }
         }
     }
@@ -44,12 +44,19 @@ impl Replica {
         let others = status.members.iter().filter(|it| it.name != self.config.name);
         let mut staying = others.filter(|it| it.id != leaving.id);
         if !staying.all(|it| self.peers.is_ready(&it.name)) {
-            tracing::info!(node = leaving.name, "a member is removed when all others are ready");
+            tracing::info!(
+                node = leaving.name,
+                "waiting for all other members to be ready before removing a member"
+            );
             return Ok(());
         }
         let owned = self.ownership.counts().get(&leaving.name).copied().unwrap_or_default();
         if owned > 0 && !self.peers.is_dead(&leaving.name) {
-            tracing::info!(node = leaving.name, owned, "a member hands over its partitions");
+            tracing::info!(
+                node = leaving.name,
+                owned,
+                "waiting for a member to hand over its partitions before removing it"
+            );
             return Ok(());
         }
         admin.remove(leaving.id).await?;

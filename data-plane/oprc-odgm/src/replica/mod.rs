@@ -4,6 +4,7 @@
 mod balance;
 pub(crate) mod cluster;
 pub(crate) mod etcd_child;
+pub(crate) mod etcd_space;
 pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod ownership;

@@ -171,6 +171,11 @@ impl Ownership {
         Ok(Some(owner))
     }
 
+    /// The present revision of the store.
+    pub(crate) async fn revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.store.range(PARTITIONS, None, 1).await?.revision)
+    }
+
     /// Takes partitions from the owners that they have. Returns how many were taken: those that have
     /// another owner meanwhile are skipped.
     pub(crate) async fn take(&self, takeovers: Vec<Takeover>) -> Result<usize, Error> {

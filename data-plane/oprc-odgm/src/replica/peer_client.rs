@@ -30,7 +30,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 /// An object, a result and their names.
 pub(crate) const MAX_BODY: usize = 2 << 20;
-/// The shortest time between two looks at the certificate files.
+/// The shortest time between two checks of the certificate files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) const CERTIFICATE: &str = "tls.crt";

@@ -135,7 +135,7 @@ impl Peers {
             Err(PeerError::Broken(_) | PeerError::Status(..)) => state.is_ready = false,
         }
         if was_dead != state.is_dead() {
-            tracing::info!(node = name, is_dead = state.is_dead(), "a node changed");
+            tracing::info!(node = name, is_dead = state.is_dead(), "peer liveness changed");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a node remembers on its disk about the members of the grid.
+//! What a node stores on its disk about the members of the grid.
 //!
 //! etcd must never start a second time as one of the first members without the data of the first time: it
-//! would vote again and could elect a leader that lacks acknowledged writes. A node therefore tells all
-//! other first members before its first start which incarnation of its disk it has, and they remember it.
+//! would vote again and could elect a leader that lacks acknowledged writes. Before its first
+//! start, a node therefore announces the incarnation of its disk to all other first members, which store it.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ pub(crate) struct RosterRecord {
     pub(crate) incarnations: BTreeMap<String, String>,
 }
 
-/// What a node tells the others before it starts for the first time.
+/// The announcement of a node before its first start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) name: String,
@@ -56,7 +56,7 @@ pub(crate) struct Hello {
 /// What another node knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HelloReply {
-    /// The first incarnation of the node that this node was told.
+    /// The first incarnation that the node has announced to this node.
     pub(crate) incarnation: String,
     pub(crate) initial: Option<u32>,
     /// Whether this node was added to a grid that existed.

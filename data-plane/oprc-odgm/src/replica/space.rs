@@ -1,80 +1,155 @@
-//! Frees space of the store: etcd reuses the space of old versions, but accepts no writes after its file has
-//! reached the quota until the file is smaller and the alarm is cleared.
+//! Frees space of the store.
+//!
+//! etcd keeps old versions for a while, and accepts no writes after its file has reached the quota until the
+//! file is smaller and the alarm is cleared. Space of old versions is reused after they were compacted; the
+//! file becomes smaller when it is defragmented.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use oprc_cp_storage::{EtcdAdmin, EtcdStatus, Result};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Replica;
+use super::{
+    Replica,
+    cluster::{ClusterStatus, LOW_SPACE_PERCENT},
+    etcd_space::EtcdSpace,
+};
 
-const INTERVAL: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// A member serves nothing while its file is written again.
 const DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(5);
+/// History that a grid keeps for watches and backups although space is low.
+const LOW_SPACE_HISTORY: Duration = Duration::from_mins(1);
+/// Shares of the quota, in percent.
+const LARGE_FILE: u64 = 80;
+const NEARLY_FULL_FILE: u64 = 90;
 
 /// What to do about the file of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SpaceAction {
+enum FileAction {
     Nothing,
-    /// Most of a large file is unused.
+    /// The file is much larger than its contents.
     Defragment,
     /// There is space again.
     ClearAlarm,
 }
 
-fn action(status: &EtcdStatus, is_out_of_space: bool, quota: u64) -> SpaceAction {
-    let is_large = status.bytes > quota / 10 * 8;
-    let is_sparse = status.bytes_in_use < status.bytes / 2;
+fn action(status: &EtcdStatus, is_out_of_space: bool, quota: u64) -> FileAction {
+    let EtcdStatus { bytes, bytes_in_use, .. } = *status;
+    let exceeds = |bytes: u64, percent: u64| bytes > quota / 100 * percent;
+    let is_large = exceeds(bytes, LARGE_FILE);
+    let has_room = !exceeds(bytes_in_use, LOW_SPACE_PERCENT);
+    let is_sparse = is_large && bytes_in_use < bytes / 2;
+    let is_nearly_full = exceeds(bytes, NEARLY_FULL_FILE);
     match () {
-        () if is_large && is_sparse => SpaceAction::Defragment,
-        () if is_out_of_space && !is_large => SpaceAction::ClearAlarm,
-        () => SpaceAction::Nothing,
+        () if is_out_of_space && !is_large => FileAction::ClearAlarm,
+        () if is_out_of_space && has_room => FileAction::Defragment,
+        () if is_out_of_space => FileAction::Nothing,
+        () if is_sparse || (is_nearly_full && has_room) => FileAction::Defragment,
+        () => FileAction::Nothing,
+    }
+}
+
+/// Revisions of the store by time.
+#[derive(Debug, Default)]
+struct Revisions {
+    /// In the order of time.
+    seen: VecDeque<(Instant, u64)>,
+    compacted: u64,
+}
+
+impl Revisions {
+    fn add(&mut self, now: Instant, revision: u64) {
+        self.seen.push_back((now, revision));
+        let is_old = |it: &(Instant, u64)| now.duration_since(it.0) >= LOW_SPACE_HISTORY;
+        // The first is the newest that is old enough.
+        while self.seen.get(1).is_some_and(is_old) {
+            self.seen.pop_front();
+        }
+    }
+
+    /// Up to which revision history is deleted now.
+    fn due(&self, now: Instant, is_out_of_space: bool) -> Option<u64> {
+        let is_old = |it: &&(Instant, u64)| now.duration_since(it.0) >= LOW_SPACE_HISTORY;
+        let target =
+            if is_out_of_space { self.seen.back() } else { self.seen.front().filter(is_old) };
+        target.map(|it| it.1).filter(|it| *it > self.compacted)
     }
 }
 
 impl Replica {
     /// Keeps the file of the own member small until the future is dropped. `admin` needs a deadline that
     /// allows for writing the file.
-    pub(crate) async fn free_space(&self, admin: &EtcdAdmin) {
+    pub(crate) async fn free_space(&self, admin: &EtcdAdmin, space: &EtcdSpace) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut defragmented = None::<Instant>;
+        let (mut revisions, mut defragmented) = (Revisions::default(), None::<Instant>);
         loop {
             ticks.tick().await;
-            if let Err(error) = self.free_space_once(admin, &mut defragmented).await {
-                tracing::warn!(%error, "cannot free space of the store, trying again");
+            let status = self.cluster.status();
+            let compacted = self.compact(&status, space, &mut revisions).await;
+            let freed = match compacted {
+                Ok(()) => self.free_file(&status, admin, space, &mut defragmented).await,
+                error => error,
+            };
+            if let Err(error) = freed {
+                tracing::warn!(%error, "cannot free space of the store, retrying");
             }
         }
     }
 
-    async fn free_space_once(
+    /// The leader deletes history before etcd's own compaction if space is low, and all of it if writes
+    /// are refused. Backups that read it fail, and watches begin again.
+    async fn compact(
         &self,
+        status: &ClusterStatus,
+        space: &EtcdSpace,
+        revisions: &mut Revisions,
+    ) -> Result<()> {
+        if !status.is_leader() {
+            return Ok(());
+        }
+        let (now, revision) = (Instant::now(), self.ownership.revision().await?);
+        revisions.add(now, revision.0);
+        if !self.cluster.is_low_on_space() {
+            return Ok(());
+        }
+        let Some(revision) = revisions.due(now, status.is_out_of_space) else { return Ok(()) };
+        tracing::info!(revision, "space is low, compacting the history of the store");
+        space.compact(revision).await?;
+        revisions.compacted = revision;
+        Ok(())
+    }
+
+    async fn free_file(
+        &self,
+        status: &ClusterStatus,
         admin: &EtcdAdmin,
+        space: &EtcdSpace,
         defragmented: &mut Option<Instant>,
     ) -> Result<()> {
-        let status = self.cluster.status();
         let Some(own) = &status.own else { return Ok(()) };
-        let is_leader = status.is_leader();
-        match action(own, status.is_out_of_space, self.config.etcd_quota_bytes) {
-            SpaceAction::Defragment
-                if defragmented.is_some_and(|it| it.elapsed() < DEFRAGMENT_INTERVAL) =>
-            {
-                Ok(())
-            }
+        let (is_leader, is_out_of_space) = (status.is_leader(), status.is_out_of_space);
+        let is_recent = defragmented.is_some_and(|it| it.elapsed() < DEFRAGMENT_INTERVAL);
+        match action(own, is_out_of_space, self.config.etcd_quota_bytes) {
+            FileAction::Defragment if is_recent && !is_out_of_space => Ok(()),
             // A leader that serves nothing would be replaced by an election.
-            SpaceAction::Defragment if is_leader && status.members.len() > 1 => {
+            FileAction::Defragment if is_leader && status.members.len() > 1 => {
                 self.move_leader(admin, &status.members).await
             }
-            SpaceAction::Defragment => {
+            FileAction::Defragment => {
                 tracing::info!(bytes = own.bytes, in_use = own.bytes_in_use, "defragmenting etcd");
                 *defragmented = Some(Instant::now());
                 admin.defragment().await
             }
-            SpaceAction::ClearAlarm if is_leader => {
-                tracing::info!("the store has space again");
-                admin.clear_out_of_space().await
+            FileAction::ClearAlarm if is_leader => {
+                tracing::info!("store has space again, accepting writes");
+                space.clear_alarms(status.members.iter().map(|it| it.id)).await
             }
-            SpaceAction::ClearAlarm | SpaceAction::Nothing => Ok(()),
+            FileAction::ClearAlarm | FileAction::Nothing => Ok(()),
         }
     }
 }
@@ -84,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_files_with_unused_space_are_written_again() {
+    fn large_files_with_unused_space_are_defragmented() {
         let action = |bytes, bytes_in_use, is_out_of_space| {
             let (leader, errors) = (Some(1), Vec::new());
             let (id, is_learner, term, index) = (1, false, 1, 1);
@@ -92,10 +167,30 @@ mod tests {
                 EtcdStatus { id, leader, is_learner, term, index, bytes, bytes_in_use, errors };
             action(&status, is_out_of_space, 1000)
         };
-        assert_eq!(action(900, 100, false), SpaceAction::Defragment);
-        assert_eq!(action(900, 100, true), SpaceAction::Defragment);
-        assert_eq!(action(900, 800, true), SpaceAction::Nothing);
-        assert_eq!(action(500, 100, true), SpaceAction::ClearAlarm);
-        assert_eq!(action(500, 100, false), SpaceAction::Nothing);
+        assert_eq!(action(850, 100, false), FileAction::Defragment);
+        assert_eq!(action(850, 600, false), FileAction::Nothing);
+        assert_eq!(action(950, 600, false), FileAction::Defragment);
+        assert_eq!(action(950, 750, false), FileAction::Nothing);
+        assert_eq!(action(500, 100, false), FileAction::Nothing);
+        assert_eq!(action(1000, 690, true), FileAction::Defragment);
+        assert_eq!(action(1000, 750, true), FileAction::Nothing);
+        assert_eq!(action(700, 690, true), FileAction::ClearAlarm);
+    }
+
+    #[test]
+    fn history_is_kept_for_a_minute_unless_writes_are_refused() {
+        let (mut revisions, start) = (Revisions::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (second, revision) in [(0, 10), (30, 20), (59, 30)] {
+            revisions.add(at(second), revision);
+        }
+        assert_eq!(revisions.due(at(59), false), None);
+        assert_eq!(revisions.due(at(59), true), Some(30));
+        revisions.add(at(61), 40);
+        assert_eq!(revisions.due(at(61), false), Some(10));
+        revisions.add(at(95), 50);
+        assert_eq!(revisions.due(at(95), false), Some(20));
+        revisions.compacted = 20;
+        assert_eq!(revisions.due(at(95), false), None);
     }
 }

@@ -1,7 +1,9 @@
-//! Backup and restore: all objects and events at one revision, as lines of JSON.
+//! Backup and restore: all objects, events, results for idempotency keys and runs of macros at one revision,
+//! as lines of JSON.
 //!
 //! The first line describes the backup, the last one has the number of records. A backup can be restored
-//! into an empty grid with another engine or another number of partitions.
+//! into an empty grid with another engine or another number of partitions. A run of a macro is part of it if
+//! its caller can repeat the call, which then continues the run.
 
 mod restore;
 
@@ -21,7 +23,8 @@ use serde_json::Value;
 use crate::{
     Error, Grid,
     api::Problem,
-    record::{EVENTS, OBJECTS, PARKED, decode},
+    macros::RunRecord,
+    record::{EVENTS, INVOCATIONS, OBJECTS, PARKED, RUNS, decode},
 };
 
 /// The version of the format.
@@ -30,7 +33,7 @@ const FORMAT: u32 = 1;
 const PAGE: usize = 64;
 const NDJSON: &str = "application/x-ndjson";
 /// The prefixes of the keys of all records of a backup.
-const PREFIXES: [&str; 3] = [OBJECTS, EVENTS, PARKED];
+const PREFIXES: [&str; 5] = [OBJECTS, EVENTS, PARKED, INVOCATIONS, RUNS];
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +91,7 @@ async fn backup(Shared(grid): Shared<Grid>) -> Result<Response, Problem> {
             Ok((page, position)) => Some((Ok(page), position)),
             // The stream breaks off, so that the client notices.
             Err(error) => {
-                tracing::warn!(%error, "a backup failed");
+                tracing::warn!(%error, "backup failed");
                 Some((Err(error), None))
             }
         }
@@ -114,8 +117,8 @@ async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), 
     let page = position.snapshot.range(prefix, position.after.as_deref(), PAGE).await?;
     let mut lines = Vec::new();
     for entry in &page.entries {
-        let record =
-            BackupRecord { key: entry.key.clone(), value: decode(&entry.key, &entry.value)? };
+        let Some(value) = backed_up(prefix, &entry.key, &entry.value)? else { continue };
+        let record = BackupRecord { key: entry.key.clone(), value };
         lines.extend_from_slice(&line(&record)?);
         position.records += 1;
     }
@@ -125,6 +128,16 @@ async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), 
         (position.prefix, position.after) = (position.prefixes.next().copied(), None);
     }
     Ok((lines.into(), Some(position)))
+}
+
+/// The value of a record in a backup; none if it isn't part of it.
+fn backed_up(prefix: &str, key: &str, value: &[u8]) -> Result<Option<Value>, Error> {
+    if prefix != RUNS {
+        return decode(key, value).map(Some);
+    }
+    let run = decode::<RunRecord>(key, value)?.interrupted();
+    let value = run.map(serde_json::to_value).transpose();
+    value.map_err(|error| Error::Corrupt(format!("{key}: {error}")))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use oprc_cp_storage::{Check, Error as StoreError, Transaction};
 use serde_json::Value;
 use tokio::{task::JoinSet, time::sleep};
 
-use self::run::{Run, RunRecord, run_id};
+pub(crate) use self::run::RunRecord;
+use self::run::{Run, run_id};
 use crate::{
     Error, Grid, ObjectId,
     class::{Access, Class, MacroSpec},
@@ -146,18 +147,18 @@ impl Grid {
         Ok(Run { id, version, record })
     }
 
-    /// Makes the steps that are left. Fails at the first step that fails; then the run can be continued.
+    /// Executes the remaining steps. Stops at the first that fails; then the run can be continued.
     async fn drive(&self, class: &Class, run: &mut Run, call: &Invocation) -> Result<(), Error> {
         while run.record.step().is_some() {
             let name = run.record.step_name();
-            let made = async {
+            let executed = async {
                 if run.record.call.is_none() {
                     self.resolve_step(class, run).await?;
                     self.save_run(run).await?;
                 }
-                self.make_step(run, call).await
+                self.execute_step(run, call).await
             };
-            let result = made.await.map_err(|error| failed_step(name, error))?;
+            let result = executed.await.map_err(|error| failed_step(name, error))?;
             run.record.add_result(result);
         }
         Ok(())
@@ -171,7 +172,7 @@ impl Grid {
         run.record.resolve(class, &state)
     }
 
-    async fn make_step(&self, run: &Run, call: &Invocation) -> Result<Value, Error> {
+    async fn execute_step(&self, run: &Run, call: &Invocation) -> Result<Value, Error> {
         let record = &run.record;
         let (Some(step), Some(step_call)) = (record.step(), &record.call) else {
             return Err(Error::Corrupt(format!("the run {:?} has no next step", run.id)));
@@ -228,7 +229,7 @@ impl Grid {
     /// A run with an idempotency key is kept, so that a repeated call continues it.
     async fn fail_run(&self, mut run: Run, error: &Error) -> Result<(), Error> {
         let record = &mut run.record;
-        tracing::debug!(run = run.id, name = record.name, %error, "a run of a macro failed");
+        tracing::debug!(run = run.id, name = record.name, %error, "macro run failed");
         if record.idempotency_key.is_some() {
             record.failure = Some(error.to_string());
             return match self.save_run(&mut run).await {
@@ -275,8 +276,8 @@ impl Grid {
     async fn resume_macro(&self, id: &str) {
         let Some(_active) = self.active_runs.claim(id) else { return };
         match self.continue_run(id).await {
-            Ok(()) => tracing::info!(run = id, "a run of a macro was continued and has ended"),
-            Err(error) => tracing::warn!(run = id, %error, "a run of a macro cannot be continued"),
+            Ok(()) => tracing::info!(run = id, "resumed macro run finished"),
+            Err(error) => tracing::warn!(run = id, %error, "resumed macro run failed"),
         }
     }
 
@@ -306,7 +307,7 @@ impl Grid {
         }
     }
 
-    /// Forgets results for idempotency keys, and failed runs of macros, that are too old to be repeated.
+    /// Deletes expired results for idempotency keys, and expired runs of macros.
     pub async fn forget_results(&self) -> Result<(), Error> {
         self.results.forget(self.store()).await?;
         let mut after = None::<String>;

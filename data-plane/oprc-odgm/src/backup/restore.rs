@@ -16,9 +16,10 @@ use super::{BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
 use crate::{
     Error, Grid,
     api::Problem,
+    macros::RunRecord,
     record::{
-        EVENTS, EventRecord, OBJECTS, ObjectRecord, PARKED, ParkedRecord, decode, encode,
-        escape_collection,
+        EVENTS, EventRecord, INVOCATIONS, InvocationRecord, OBJECTS, ObjectRecord, PARKED,
+        ParkedRecord, RUNS, decode, encode, escape_collection, period_of_key,
     },
 };
 
@@ -92,7 +93,8 @@ async fn begin(grid: &Grid, header: &BackupHeader) -> Result<(), Problem> {
     if let Some(begun) = store.get(RESTORED).await.map_err(Error::from)? {
         return if begun.value == own { Ok(()) } else { Err(occupied()) };
     }
-    for prefix in PREFIXES {
+    // Results and runs of objects that were deleted don't matter.
+    for prefix in [OBJECTS, EVENTS, PARKED] {
         let page = store.range(prefix, None, 1).await.map_err(Error::from)?;
         if !page.entries.is_empty() {
             return Err(occupied());
@@ -114,14 +116,19 @@ fn check_record(header: &BackupHeader, record: &BackupRecord) -> Result<Vec<u8>,
         OBJECTS => decode::<ObjectRecord>(key, &text).err(),
         EVENTS => decode::<EventRecord>(key, &text).err(),
         PARKED => decode::<ParkedRecord>(key, &text).err(),
+        INVOCATIONS if period_of_key(key).is_some() => decode::<InvocationRecord>(key, &text).err(),
+        RUNS => decode::<RunRecord>(key, &text).err(),
         _ => {
-            return Err(format!(
-                "has the key {key:?}; expected: one that starts with o/, e/ or x/"
-            ));
+            let prefixes = PREFIXES.join(", ");
+            return Err(format!("has the key {key:?}; expected: one that starts with {prefixes}"));
         }
     };
     if let Some(error) = error {
         return Err(error.to_string());
+    }
+    // Their keys are digests.
+    if [INVOCATIONS, RUNS].contains(&kind) {
+        return Ok(text);
     }
     let object = key.trim_start_matches(PARKED).trim_start_matches(EVENTS);
     let belongs = |it: &String| object.starts_with(&format!("{OBJECTS}{}/", escape_collection(it)));
@@ -160,7 +167,7 @@ impl Batch {
         let transaction = self.records.iter().fold(Transaction::new(), absent);
         match grid.store().commit(transaction).await {
             Ok(_) => {
-                self.records.iter().for_each(|(key, _)| grid.count_restored(key));
+                self.records.iter().for_each(|(key, value)| grid.count_restored(key, value.len()));
                 return Ok(());
             }
             // Some may be there from an earlier attempt.
@@ -171,7 +178,7 @@ impl Batch {
             let transaction =
                 Transaction::new().check(&key, Check::Absent).put(&key, value.clone());
             match grid.store().commit(transaction).await {
-                Ok(_) => grid.count_restored(&key),
+                Ok(_) => grid.count_restored(&key, value.len()),
                 Err(StoreError::Conflict { .. }) => {
                     let present = grid.store().get(&key).await.map_err(Error::from)?;
                     if present.is_none_or(|it| it.value != value) {

@@ -1,10 +1,14 @@
-use axum::{body::to_bytes, http::Request};
+use axum::{Json, body::to_bytes, http::Request};
 use oprc_cp_storage::{RedbOptions, Store};
 use serde_json::json;
+use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{Expected, ObjectId, class::Class};
+use crate::{
+    Expected, Invocation, ObjectId,
+    class::{Access, Class},
+};
 
 fn class(collections: &[&str]) -> Class {
     let collections = collections.iter().map(|it| (*it).to_owned()).collect();
@@ -110,4 +114,52 @@ async fn invalid_backups_are_refused() {
         let (status, problem) = send(&empty(), "/restore", body.clone().into()).await;
         assert!(status == 400 && problem.contains(expected), "{body}: {problem}");
     }
+}
+
+async fn add(Json(call): Json<Value>) -> Json<Value> {
+    let count = call["object"]["state"]["count"].as_i64().unwrap() + 1;
+    Json(json!({"object": {"state": {"count": count}}, "result": count}))
+}
+
+/// A grid with a function that counts, and with another one at this address.
+async fn counting(pay: &str) -> Grid {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let functions = Router::new().route("/add", post(add)).route("/pay", post(add));
+    tokio::spawn(async { axum::serve(listener, functions).await.unwrap() });
+    let pay = if pay.is_empty() { format!("{url}/pay") } else { pay.to_owned() };
+    let class = json!({
+        "name": "Cart",
+        "collections": ["a"],
+        "methods": {"add": {"url": format!("{url}/add")}, "pay": {"url": pay}},
+        "macros": {"checkout": {"steps": [{"method": "add"}, {"method": "pay"}]}},
+    });
+    Grid::new(Store::memory(), serde_json::from_value(class).unwrap())
+}
+
+fn call(method: &str, key: Option<&str>) -> Invocation {
+    let id = ObjectId::parse("x").unwrap();
+    let call = Invocation::new(id, method, Value::Null, Access::Internal);
+    Invocation { idempotency_key: key.map(str::to_owned), ..call }
+}
+
+#[tokio::test]
+async fn repeated_calls_are_recognised_after_a_restore() {
+    let grid = counting("http://127.0.0.1:1").await;
+    put(&grid, "a", "x", 0).await;
+    assert_eq!(grid.invoke(&call("add", Some("k"))).await.unwrap().result, json!(1));
+    for key in [Some("m"), None] {
+        let error = grid.invoke(&call("checkout", key)).await.unwrap_err();
+        assert!(matches!(error, Error::StepFailed { .. }), "{error}");
+    }
+    let backup = send(&grid, "/backup", Body::empty()).await.1;
+    assert_eq!(backup.lines().filter(|it| it.contains("\"r/")).count(), 1, "{backup}");
+    let restored = counting("").await;
+    let (status, body) = send(&restored, "/restore", backup.into()).await;
+    assert_eq!(status, 200, "{body}");
+    let again = restored.invoke(&call("add", Some("k"))).await.unwrap();
+    assert_eq!((again.result, again.repeated), (json!(1), true));
+    // The object has the changes of both first steps, and the run continues with its second.
+    let finished = restored.invoke(&call("checkout", Some("m"))).await.unwrap();
+    assert_eq!(finished.result, json!(4));
 }

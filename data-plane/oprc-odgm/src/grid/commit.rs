@@ -11,6 +11,7 @@ use crate::{
     object_change::{Found, ObjectChange},
     record::{
         ObjectRecord, decode, encode, event_key, events_prefix, objects_prefix, parse_event_key,
+        period_of_key,
     },
     replica::lost_partition,
 };
@@ -198,8 +199,11 @@ impl Grid {
         Ok(Some((record.last, entry.version)))
     }
 
-    /// Counts an object that was restored from a backup.
-    pub(crate) fn count_restored(&self, key: &str) {
+    /// Counts an object or a result that was restored from a backup.
+    pub(crate) fn count_restored(&self, key: &str, bytes: usize) {
+        if let Some(period) = period_of_key(key) {
+            self.results.add(period, key.len() + bytes);
+        }
         let class = self.class();
         let of = |it: &&String| key.starts_with(&objects_prefix(it));
         if let Some(collection) = class.collections.iter().find(of) {

@@ -25,10 +25,10 @@ pub(super) struct Run {
     pub(super) record: RunRecord,
 }
 
-/// It is written before each step, with the arguments of the step: a run that is continued makes the same
-/// call again, and the idempotency key of the step makes its change once.
+/// It is written before each step, with the arguments of the step: a run that is continued repeats the same
+/// call, and the idempotency key of the step keeps its change from being stored twice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RunRecord {
+pub(crate) struct RunRecord {
     pub(super) name: String,
     pub(super) collection: String,
     pub(super) object: String,
@@ -70,6 +70,14 @@ pub(super) fn run_id(object_key: &str, idempotency_key: Option<&str>) -> String 
 }
 
 impl RunRecord {
+    /// The run as it is after its grid was lost: a repeated call continues it, but nothing else. None if its
+    /// call can't be repeated.
+    pub(crate) fn interrupted(mut self) -> Option<Self> {
+        self.idempotency_key.as_ref()?;
+        self.failure.get_or_insert_with(|| "a restore interrupted the run".to_owned());
+        Some(self)
+    }
+
     /// The call that the run belongs to.
     pub(super) fn invocation(&self) -> Result<Invocation, Error> {
         let id = ObjectId::parse(&self.object)?;

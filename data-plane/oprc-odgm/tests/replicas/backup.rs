@@ -40,9 +40,8 @@ async fn a_backup_is_a_point_in_history() {
     writer.await.unwrap();
     backups.push(grid.backup(0).await);
     for lines in &backups {
-        let (last, found) = (lines.last().unwrap(), counts(lines));
-        assert_eq!(last["records"].as_u64().unwrap(), 200);
-        let counts: Vec<_> = found.values().copied().collect();
+        let counts: Vec<_> = counts(lines).into_values().collect();
+        assert_eq!(counts.len(), 200);
         assert!(counts.is_sorted_by(|before, after| before >= after), "{counts:?}");
     }
     let written: Vec<i64> = backups.iter().map(|it| counts(it).values().sum()).collect();

@@ -1,6 +1,7 @@
 //! Nodes that fail: their partitions are taken over, and no call is lost or made twice.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,7 @@ use hyper::StatusCode;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::harness::TestGrid;
+use crate::harness::{Answer, Poll, TestGrid};
 
 fn ids(count: usize) -> Vec<String> {
     (0..count).map(|it| format!("object-{it}")).collect()
@@ -44,10 +45,7 @@ async fn any_node_accepts_writes() {
     assert_eq!(info.nodes.len(), 3);
     assert!(info.leader_node.starts_with("node-00"), "{info:?}");
     assert!(info.store_quota_bytes > 0 && !info.low_on_space, "{info:?}");
-    grid.until("all nodes own partitions", async || {
-        grid.cluster_info(2).await.is_some_and(|it| it.balance_score > 0.0)
-    })
-    .await;
+    grid.balanced().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,49 +67,74 @@ async fn a_killed_owner_is_replaced_at_once() {
     }
 }
 
+/// Calls a method of all objects with the same keys until the outcomes are known.
+fn call_all(
+    grid: &Arc<TestGrid>,
+    node: usize,
+    method: &'static str,
+    calls: &[(String, String)],
+) -> JoinSet<(String, Answer)> {
+    let mut tasks = JoinSet::new();
+    for (id, key) in calls.iter().cloned() {
+        let grid = grid.clone();
+        tasks.spawn(async move {
+            let answer = grid.call(node, &id, method, &key).await;
+            (id, answer)
+        });
+    }
+    tasks
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_owner_is_replaced_and_cannot_commit_late() {
     let grid = TestGrid::start().await;
     let ids = ids(12);
     grid.create(&ids).await;
-    let mut late = JoinSet::new();
-    for id in ids.clone() {
-        let (grid, key) = (grid.clone(), grid.new_key());
-        late.spawn(async move {
-            let path = format!("/objects/{id}/gated");
-            // The frozen node may not know the outcome; then the same call shows it.
-            let mut answer = None;
-            for _ in 0..5 {
-                answer = grid.try_send(0, "POST", &path, "", Some(&key)).await;
-                if answer.as_ref().is_none_or(|(_, body)| body["reason"] != "UNKNOWN_OUTCOME") {
-                    break;
-                }
-            }
-            answer
-        });
-    }
+    let calls: Vec<_> = ids.iter().map(|id| (id.clone(), grid.new_key())).collect();
+    let late = call_all(&grid, 0, "gated", &calls);
     grid.function.waiting(ids.len()).await;
     grid.freeze(0);
     grid.function.open_gate();
-    let mut others = JoinSet::new();
-    for id in ids.clone() {
-        let grid = grid.clone();
-        others.spawn(async move {
-            let started = Instant::now();
-            (grid.add(1, &id).await, started.elapsed())
-        });
+    let started = Instant::now();
+    let others: Vec<_> = ids.iter().map(|id| (id.clone(), grid.new_key())).collect();
+    for (id, (status, body)) in call_all(&grid, 1, "add", &others).join_all().await {
+        assert_eq!(status, StatusCode::OK, "{id}: {body}");
     }
-    for ((status, body), elapsed) in others.join_all().await {
-        assert_eq!(status, StatusCode::OK, "{body}");
-        assert!(elapsed < Duration::from_secs(15), "{elapsed:?}");
-    }
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     grid.thaw(0);
-    for answer in late.join_all().await {
-        let (status, body) = answer.unwrap();
-        assert_eq!(status, StatusCode::OK, "{body}");
+    for (id, (status, body)) in late.join_all().await {
+        assert_eq!(status, StatusCode::OK, "{id}: {body}");
     }
     for id in &ids {
         assert_eq!(grid.count(2, id).await, 2, "{id}");
+    }
+}
+
+/// The new owner executes the calls again and changes nothing, so that the versions of the objects stay
+/// the same: only the fence keeps the former owner from storing what its function returned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_owner_cannot_commit_calls_that_were_refused_meanwhile() {
+    let grid = TestGrid::start().await;
+    grid.balanced().await;
+    let ids = ids(12);
+    grid.create(&ids).await;
+    let calls: Vec<_> = ids.iter().map(|id| (id.clone(), grid.new_key())).collect();
+    let late = call_all(&grid, 0, "once", &calls);
+    grid.function.waiting(ids.len()).await;
+    grid.freeze(0);
+    grid.function.open_gate();
+    let answers: BTreeMap<_, _> =
+        call_all(&grid, 1, "once", &calls).join_all().await.into_iter().collect();
+    let refused = answers.values().filter(|it| it.1["reason"] == "REFUSED_BY_FUNCTION").count();
+    assert!((1..ids.len()).contains(&refused), "{answers:?}");
+    grid.thaw(0);
+    for (id, answer) in late.join_all().await {
+        assert_eq!(answer.0, answers[&id].0, "{id}: {answer:?}");
+    }
+    for (id, (status, body)) in &answers {
+        let is_made = *status == StatusCode::OK;
+        assert!(is_made || *status == StatusCode::UNPROCESSABLE_ENTITY, "{id}: {status} {body}");
+        assert_eq!(grid.count(2, id).await, i64::from(is_made), "{id}");
     }
 }
 
@@ -174,13 +197,14 @@ impl Clients {
                     }
                     let id = &ids[round % ids.len()];
                     let (key, path) = (grid.new_key(), format!("/objects/{id}/add"));
+                    let poll = Poll::new();
                     loop {
                         let answer = grid.try_send(node, "POST", &path, "", Some(&key)).await;
                         match answer {
                             Some((StatusCode::OK, _)) => break,
                             other => assert!(may_fail, "{other:?}: {}", grid.log(node)),
                         }
-                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        poll.next(|| format!("{path}: {}", grid.log(node))).await;
                     }
                     added.push(id.clone());
                 }

@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use axum::{Json, Router, extract::State, routing::post};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, StatusCode};
@@ -23,15 +22,17 @@ use oprc_grpc::odgm::{
     GetClusterInfoRequest, GetClusterInfoResponse, data_service_client::DataServiceClient,
 };
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio::time::timeout;
 use tonic::transport::Endpoint;
 
+use crate::{authority::Authority, function::Function};
+
 /// Of states that a busy machine reaches late.
-const LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The most nodes that a test has.
 const MAX_NODES: u8 = 5;
 const PORT: u16 = 8081;
@@ -46,69 +47,8 @@ pub(crate) struct TestGrid {
     client: Client<HttpConnector, Full<Bytes>>,
     pub(crate) function: Function,
     keys: AtomicU64,
-}
-
-/// The function of the class, which counts.
-#[derive(Clone)]
-pub(crate) struct Function {
-    url: String,
-    gate: watch::Sender<bool>,
-    waiting: watch::Sender<usize>,
-    /// Events that triggers got: the object and its count. None are accepted until the gate opens.
-    noted: Arc<Mutex<Vec<(String, i64)>>>,
-}
-
-impl Function {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let function = Self {
-            url,
-            gate: watch::Sender::new(false),
-            waiting: watch::Sender::new(0),
-            noted: Arc::default(),
-        };
-        let add = async |Json(call): Json<Value>| Json(added(&call));
-        let gated = async |State(own): State<Function>, Json(call): Json<Value>| {
-            own.waiting.send_modify(|it| *it += 1);
-            own.gate.subscribe().wait_for(|it| *it).await.unwrap();
-            Json(added(&call))
-        };
-        let note = async |State(own): State<Function>, Json(call): Json<Value>| {
-            if !*own.gate.borrow() {
-                return Err(StatusCode::SERVICE_UNAVAILABLE);
-            }
-            let count = call["object"]["state"]["count"].as_i64().unwrap();
-            own.noted.lock().push((call["object"]["id"].as_str().unwrap().to_owned(), count));
-            Ok(Json(json!({})))
-        };
-        let router = Router::new()
-            .route("/note", post(note))
-            .route("/add", post(add))
-            .route("/gated", post(gated))
-            .with_state(function.clone());
-        tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
-        function
-    }
-
-    /// Waits until so many calls wait at the gate.
-    pub(crate) async fn waiting(&self, count: usize) {
-        let mut waiting = self.waiting.subscribe();
-        timeout(LIMIT, waiting.wait_for(|it| *it >= count)).await.unwrap().unwrap();
-    }
-
-    pub(crate) fn noted(&self) -> Vec<(String, i64)> {
-        self.noted.lock().clone()
-    }
-
-    pub(crate) fn open_gate(&self) {
-        self.gate.send_replace(true);
-    }
-}
-
-fn added(call: &Value) -> Value {
-    let count = call["object"]["state"]["count"].as_i64().unwrap_or_default() + 1;
-    json!({"object": {"state": {"count": count}}, "result": count})
+    authority: Authority,
+    quota_bytes: u64,
 }
 
 /// Status and body of a response.
@@ -117,7 +57,12 @@ pub(crate) type Answer = (StatusCode, Value);
 impl TestGrid {
     /// Starts a grid of three nodes and waits until all of them are ready.
     pub(crate) async fn start() -> Arc<Self> {
-        let grid = Self::prepare().await;
+        Self::start_with_quota(2 << 30).await
+    }
+
+    /// The same with a quota of the store.
+    pub(crate) async fn start_with_quota(quota_bytes: u64) -> Arc<Self> {
+        let grid = Self::prepare(quota_bytes).await;
         grid.set_members(3);
         for index in 0..3 {
             grid.spawn(index);
@@ -128,7 +73,7 @@ impl TestGrid {
         grid
     }
 
-    async fn prepare() -> Arc<Self> {
+    async fn prepare(quota_bytes: u64) -> Arc<Self> {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         // Other test processes have other addresses.
         let process = std::process::id() % 250 + 2;
@@ -138,11 +83,18 @@ impl TestGrid {
         let method = |name: &str| json!({"url": format!("{}/{name}", function.url)});
         let class = json!({
             "name": "counter",
-            "methods": {"add": method("add"), "gated": method("gated"), "note": method("note")},
+            "methods": {
+                "add": method("add"),
+                "gated": method("gated"),
+                "once": method("once"),
+                "note": method("note"),
+            },
+            "macros": {"walk": {"steps": [{"method": "add"}, {"method": "gated"}, {"method": "add"}]}},
             "triggers": [{"method": "note", "collections": ["Logged"]}],
         });
         fs::write(folder.path().join("class.json"), class.to_string()).unwrap();
-        certificates(&folder.path().join("tls"), &network);
+        let authority = Authority::new(folder.path().join("tls"));
+        authority.issue(hosts(&network));
         Arc::new(Self {
             folder,
             network,
@@ -150,6 +102,8 @@ impl TestGrid {
             client: Client::builder(TokioExecutor::new()).build_http(),
             function,
             keys: AtomicU64::new(0),
+            authority,
+            quota_bytes,
         })
     }
 
@@ -166,6 +120,11 @@ impl TestGrid {
 
     pub(crate) fn tls_dir(&self) -> PathBuf {
         self.folder.path().join("tls")
+    }
+
+    /// Replaces the certificate of all nodes.
+    pub(crate) fn rotate_certificate(&self) {
+        self.authority.issue(hosts(&self.network));
     }
 
     pub(crate) fn data_dir(&self, index: usize) -> PathBuf {
@@ -200,6 +159,7 @@ impl TestGrid {
             ("ODGM_PEER_HOST", format!("{}.1{{index}}", self.network)),
             ("ODGM_BIND_ADDRESS", host.clone()),
             ("ODGM_ETCD_CLIENT_ADDRESS", format!("{host}:2379")),
+            ("ODGM_ETCD_QUOTA_BYTES", self.quota_bytes.to_string()),
             ("ODGM_ETCD_PROGRAM", etcd().display().to_string()),
             ("ODGM_COLLECTION", collection.to_string()),
             ("ODGM_DATA_DIR", self.data_dir(index).display().to_string()),
@@ -301,6 +261,22 @@ impl TestGrid {
         answer.unwrap_or_else(|| panic!("no answer: {}", self.log(index)))
     }
 
+    /// Calls a method with an idempotency key until the outcome is known.
+    pub(crate) async fn call(&self, index: usize, id: &str, method: &str, key: &str) -> Answer {
+        let (path, poll) = (format!("/objects/{id}/{method}"), Poll::new());
+        loop {
+            let answer = self.try_send(index, "POST", &path, "", Some(key)).await;
+            let reason = answer.as_ref().and_then(|it| it.1["reason"].as_str());
+            let pending = ["RUNNING", "UNKNOWN_OUTCOME", "UNAVAILABLE", "STEP_FAILED"];
+            match &answer {
+                Some(known) if !reason.is_some_and(|it| pending.contains(&it)) => {
+                    return known.clone();
+                }
+                _ => poll.next(|| format!("{path}: {answer:?}: {}", self.log(index))).await,
+            }
+        }
+    }
+
     /// Calls `add` with a new idempotency key.
     pub(crate) async fn add(&self, index: usize, id: &str) -> Answer {
         let key = self.new_key();
@@ -345,13 +321,10 @@ impl TestGrid {
 
     /// Waits until a condition holds.
     pub(crate) async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let started = Instant::now();
+        let poll = Poll::new();
         while !holds().await {
-            if started.elapsed() > LIMIT {
-                let logs = (0..usize::from(MAX_NODES)).map(|it| self.log(it));
-                panic!("not within {LIMIT:?}: {what}\n{}", logs.collect::<Vec<_>>().join("\n"));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let logs = || (0..usize::from(MAX_NODES)).map(|it| self.log(it)).collect::<Vec<_>>();
+            poll.next(|| format!("{what}\n{}", logs().join("\n"))).await;
         }
     }
 
@@ -362,6 +335,14 @@ impl TestGrid {
             let id = format!("node-00{index}");
             let is_active = info.nodes.iter().any(|it| it.node_id == id && it.status == "active");
             is_active && info.active_shards == info.total_shards
+        })
+        .await;
+    }
+
+    /// Waits until all nodes own partitions.
+    pub(crate) async fn balanced(&self) {
+        self.until("all nodes own partitions", async || {
+            self.cluster_info(0).await.is_some_and(|it| it.balance_score > 0.0)
         })
         .await;
     }
@@ -384,18 +365,24 @@ impl Drop for TestGrid {
     }
 }
 
-/// An authority, and a certificate for all nodes.
-fn certificates(folder: &std::path::Path, network: &str) {
-    fs::create_dir_all(folder).unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let hosts: Vec<_> = (0..MAX_NODES).map(|it| format!("{network}.1{it}")).collect();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(hosts).unwrap().signed_by(&key, &issuer).unwrap();
-    fs::write(folder.join("ca.crt"), issuer.pem()).unwrap();
-    fs::write(folder.join("tls.crt"), certificate.pem()).unwrap();
-    fs::write(folder.join("tls.key"), key.serialize_pem()).unwrap();
+/// The addresses of all nodes.
+fn hosts(network: &str) -> Vec<String> {
+    (0..MAX_NODES).map(|it| format!("{network}.1{it}")).collect()
+}
+
+/// Repeats something until it succeeds or too much time has passed.
+pub(crate) struct Poll(Instant);
+
+impl Poll {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Waits before the next attempt. Panics if it is too late.
+    pub(crate) async fn next(&self, describe: impl FnOnce() -> String) {
+        assert!(self.0.elapsed() < LIMIT, "not within {LIMIT:?}: {}", describe());
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// The etcd that the sandbox has built last.

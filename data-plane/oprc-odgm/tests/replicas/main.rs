@@ -2,10 +2,15 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod authority;
 mod backup;
+mod certificates;
 mod events;
 mod failover;
+mod function;
 mod harness;
+mod macros;
 mod membership;
 mod metrics;
 mod security;
+mod space;

@@ -7,10 +7,7 @@ use crate::harness::TestGrid;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_objects_and_the_store_are_measured() {
     let grid = TestGrid::start().await;
-    grid.until("all nodes own partitions", async || {
-        grid.cluster_info(0).await.is_some_and(|it| it.balance_score > 0.0)
-    })
-    .await;
+    grid.balanced().await;
     let ids: Vec<_> = (0..9).map(|it| format!("object-{it}")).collect();
     grid.create(&ids).await;
     for id in &ids {

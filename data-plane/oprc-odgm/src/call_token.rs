@@ -1,6 +1,6 @@
-//! Call tokens: how the grid recognises calls that its own functions make.
+//! Call tokens: how the grid recognises calls of its own functions.
 //!
-//! Each call of a function carries a token, which the function passes on in calls that it makes to the
+//! Each call of a function carries a token, which the function passes on in its calls of the
 //! grid. The token holds the chain of calls and is authenticated, so that a caller can neither make one
 //! nor change it. A grid of another class can't verify it, and passes it on.
 
@@ -47,7 +47,7 @@ impl CallTokens {
         Self { key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok() }
     }
 
-    /// The value of the header of a call that a call makes.
+    /// The value of the header of a nested call.
     pub(crate) fn header(&self, origin: &CallOrigin) -> String {
         let claims = Claims {
             chain: origin.chain.clone(),
@@ -61,7 +61,7 @@ impl CallTokens {
         foreign.fold(own, |all, token| format!("{all},{token}"))
     }
 
-    /// The origin of a call, and whether it comes from this grid. Tokens that this grid didn't make prove
+    /// The origin of a call, and whether it comes from this grid. Tokens of other grids prove
     /// nothing.
     pub(crate) fn origin(&self, header: &str) -> Result<(CallOrigin, bool), Error> {
         let (mut origin, mut is_own) = (CallOrigin::default(), false);

@@ -79,7 +79,7 @@ impl ConcurrencyLimits {
         limit
     }
 
-    /// Forgets methods that the class doesn't have any more.
+    /// Removes methods that the class no longer has.
     pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
         self.methods.lock().retain(|name, _| is_known(name));
     }

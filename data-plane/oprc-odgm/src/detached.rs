@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// Finishes work even if the client goes: a change may have been stored, and its event must be
+/// Finishes work even if the client disconnects: a change may have been stored, and its event must be
 /// delivered.
 pub(crate) async fn finish<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::static_text::{self, StaticText};
 
-/// Why a call failed. Unless a variant says otherwise, nothing was changed.
+/// Why a call failed. Nothing was changed, unless the variant says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Error {
     #[error("the object id {0}")]
@@ -98,12 +98,12 @@ pub enum Error {
     /// A call of the grid of another class failed.
     #[error("the grid of the class {class:?} failed with status {status}: {detail}")]
     OtherGrid { class: String, status: u16, detail: String },
-    /// A step of a macro failed; those before it were made.
+    /// A step of a macro failed; the changes of those before it are stored.
     #[error("the step {step:?} failed: {error}")]
     StepFailed { step: String, error: Box<Error> },
     #[error("a reference of the step cannot be resolved: {0}")]
     UnresolvedReference(String),
-    /// The call took too long; parts of a macro may have been made.
+    /// The call took too long. Steps of a macro before it may be stored.
     #[error("the call was not finished within {0} ms")]
     DeadlineExceeded(u64),
     /// The store will never accept the change.
@@ -115,7 +115,7 @@ pub enum Error {
     /// The same call may succeed later.
     #[error("the grid is unavailable: {0}")]
     Unavailable(String),
-    /// Either all of a change was made or nothing.
+    /// Either the whole change is stored or nothing.
     #[error("the outcome is unknown: {0}")]
     UnknownOutcome(String),
     /// A record of the store isn't readable.

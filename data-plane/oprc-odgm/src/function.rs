@@ -125,7 +125,7 @@ impl Functions {
         loop {
             match self.send(method, call).await {
                 Err(error) if left > 0 && is_retried(&error) => {
-                    tracing::debug!(method = call.method, %error, "a call failed, trying again");
+                    tracing::debug!(method = call.method, %error, "function call failed, retrying");
                     left -= 1;
                     sleep(backoff.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                     backoff = (backoff * 2).min(MAX_BACKOFF);
@@ -155,8 +155,8 @@ impl Functions {
     }
 }
 
-/// Nothing is stored before the function has answered, so a call may be repeated. Only failures that tell
-/// that the function wasn't reached are, because functions may have effects elsewhere.
+/// Nothing is stored before the function has answered, so a call may be repeated. Only failures to
+/// reach the function are retried, because functions may have effects elsewhere.
 fn is_retried(error: &Error) -> bool {
     matches!(error, Error::FunctionUnreachable(_) | Error::FunctionFailed(502..=504))
 }

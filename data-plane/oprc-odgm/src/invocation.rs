@@ -49,7 +49,7 @@ pub struct Invocation {
     pub method: String,
     pub args: Value,
     pub caller: Access,
-    /// Identifies the call, so that its change is made at most once.
+    /// Identifies the call, so that its change is stored at most once.
     pub idempotency_key: Option<String>,
     /// What the call expects of the object.
     pub expected: Expected,
@@ -104,7 +104,7 @@ impl CallOrigin {
         self.chain.contains(&mark)
     }
 
-    /// The origin of calls that a call of an object makes until it expires.
+    /// The origin of nested calls of a call of an object, which must end until it expires.
     pub(crate) fn extended(&self, object_key: &str, expires: i64) -> Result<Self, Error> {
         if self.chain.len() >= MAX_CHAIN {
             return Err(Error::TooDeep(MAX_CHAIN));

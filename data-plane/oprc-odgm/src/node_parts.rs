@@ -75,7 +75,7 @@ impl Servers {
         })
     }
 
-    /// Serves until the futures that `until` makes resolve.
+    /// Serves until the futures that `until` returns resolve.
     pub(crate) fn serve<F: Future<Output = ()> + Send + 'static>(
         self,
         parts: &NodeParts,
@@ -187,28 +187,28 @@ pub(crate) fn read_class(file: &WatchedFile) -> Result<Class, String> {
 async fn follow_class(grid: Grid, mut file: WatchedFile) {
     loop {
         if let Err(error) = file.changed().await {
-            tracing::error!(%error, "the file about the class is no longer followed");
+            tracing::error!(%error, "cannot watch the class file, ignoring further changes");
             return;
         }
         match read_class(&file) {
             Ok(class) => {
                 let collections = grid.class().collections.clone();
                 grid.set_class(Class { collections, ..class });
-                tracing::info!("the definition of the class has changed");
+                tracing::info!("reloaded the class");
             }
-            Err(error) => tracing::warn!(error, "the definition of the class is kept"),
+            Err(error) => tracing::warn!(error, "cannot reload the class, keeping the former"),
         }
     }
 }
 
-/// Continues runs of macros that the end of a process interrupted: now, and when partitions were taken over.
+/// Resumes interrupted runs of macros at the start, and after this node has taken over partitions.
 async fn resume_macros(grid: Grid) {
     let mut gains = grid.replica().map(|it| it.ownership.gains());
     let is_own =
         |collection: &str, id: &str| grid.owns(&format!("{}{id}", objects_prefix(collection)));
     loop {
         while let Err(error) = grid.resume_macros(is_own).await {
-            tracing::warn!(%error, "cannot continue macros, trying again");
+            tracing::warn!(%error, "cannot resume macro runs, retrying");
             sleep(RESUME_DELAY).await;
         }
         let Some(gains) = &mut gains else { return };
@@ -227,7 +227,7 @@ async fn forget_results(grid: Grid) {
             continue;
         }
         if let Err(error) = grid.forget_results().await {
-            tracing::warn!(%error, "cannot delete old results, trying again");
+            tracing::warn!(%error, "cannot delete expired results, retrying");
         }
     }
 }

@@ -11,11 +11,10 @@ use crate::{
 };
 
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
-/// The longest time between begin and end of a call with an idempotency key for which it is certainly made
-/// once, in periods.
+/// The longest duration of a call, in periods, for which its idempotency key is certainly recognised.
 const MAX_PERIODS: i64 = 50;
 
-/// A call that is made at most once.
+/// A call whose change is stored at most once.
 pub(crate) struct Once {
     object_key: String,
     key: String,

@@ -1,8 +1,8 @@
 //! Delivers events: calls the triggers of changes, in the order of the changes of each object, until each
 //! call has succeeded.
 //!
-//! Events are stored with the change. The change that a trigger makes and the progress of its event are
-//! one transaction, so each trigger is called at least once, and its change is made once.
+//! Events are stored with the change. The change of a trigger and the progress of its event are one
+//! transaction, so each trigger is called at least once, and its change is stored once.
 //!
 //! A function that can't be reached is called again until it responds. An event that a function keeps
 //! refusing is parked: it stays, with its reason, and blocks the later events of its object until it is
@@ -49,7 +49,7 @@ pub struct Outbox {
     first_delay: Duration,
 }
 
-/// An event that isn't delivered any more.
+/// An event that a function keeps refusing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ParkedEvent {
     /// Identifies it.
@@ -65,7 +65,7 @@ pub struct ParkedEvent {
 #[derive(Debug)]
 enum Due {
     Now(Vec<StoredEvent>),
-    /// Further events may come until then; so many make it due at once.
+    /// Waits for further events until then, or for this many.
     Later {
         at: Instant,
         missing: usize,
@@ -195,7 +195,7 @@ impl Outbox {
         match followed.await {
             Ok(watch) => Some(watch),
             Err(error) => {
-                tracing::warn!(%error, "cannot read events, trying again");
+                tracing::warn!(%error, "cannot read events, retrying");
                 sleep(self.first_delay).await;
                 None
             }
@@ -224,7 +224,7 @@ async fn due(grid: &Grid, object: &str, refusals: u32) -> Due {
     match read_due(grid, object, refusals).await {
         Ok(due) => due,
         Err(error) => {
-            tracing::warn!(object, %error, "cannot read an event, trying again");
+            tracing::warn!(object, %error, "cannot read an event, retrying");
             Due::Unreadable
         }
     }
@@ -271,7 +271,7 @@ async fn read_due(grid: &Grid, object: &str, refusals: u32) -> Result<Due, Error
 async fn deliver(grid: &Grid, events: &[StoredEvent], refusals: u32) -> Delivery {
     let Err(error) = grid.trigger(events).await else { return Delivery::Called };
     let Some(first) = events.first() else { return Delivery::Nothing };
-    tracing::debug!(event = first.key, %error, "a trigger failed, trying again");
+    tracing::debug!(event = first.key, %error, "trigger failed, retrying");
     if error.is_transient() {
         return Delivery::Failed;
     }
@@ -286,7 +286,7 @@ async fn deliver(grid: &Grid, events: &[StoredEvent], refusals: u32) -> Delivery
 
 async fn park(grid: &Grid, event: &StoredEvent, attempts: u32, error: &Error) -> Result<(), Error> {
     let trigger = event.record.triggers.first().cloned().unwrap_or_default();
-    tracing::warn!(event = event.key, trigger, %error, "an event is parked");
+    tracing::warn!(event = event.key, trigger, %error, "parked an event");
     let at = Timestamp::now().as_millisecond();
     let record = ParkedRecord { trigger, reason: error.to_string(), attempts, at };
     let transaction = Transaction::new()

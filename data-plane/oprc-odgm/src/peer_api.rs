@@ -1,4 +1,4 @@
-//! What nodes of a grid ask of each other, over mutual TLS.
+//! The API that nodes of a grid serve to each other, over mutual TLS.
 
 use std::sync::{Arc, OnceLock};
 
@@ -81,7 +81,7 @@ async fn members(Shared(api): Shared<PeerApi>) -> Response {
 
 async fn call(Shared(api): Shared<PeerApi>, Json(operation): Json<Operation>) -> Response {
     let Some(grid) = api.grid.get().cloned() else { return unavailable(&"the node is starting") };
-    // The work is finished even if the other node goes.
+    // The work is finished even if the other node disconnects.
     let work = tokio::spawn(async move {
         let Some(replica) = grid.replica() else { return Ok(None) };
         grid.execute_forwarded(replica, operation).await

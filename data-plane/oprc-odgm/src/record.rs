@@ -47,7 +47,7 @@ pub(crate) enum ChangeKind {
     Deleted,
 }
 
-/// Why an event isn't delivered any more.
+/// Why an event is parked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ParkedRecord {
     pub(crate) trigger: String,
@@ -83,7 +83,7 @@ pub(crate) fn parked_key(event_key: &str) -> String {
     format!("{PARKED}{event_key}")
 }
 
-/// The key of a random number that is made with the store. Versions of another store are told apart by it.
+/// The key of a random number that identifies the store, and thereby its versions.
 pub(crate) const EPOCH: &str = "m/epoch";
 /// The key of the secret for call tokens.
 pub(crate) const CALL_KEY: &str = "m/call-key";

@@ -49,7 +49,7 @@ impl Turns {
         self.take_if(key, MAX_WAITING).await
     }
 
-    /// Waits for the turn however many calls wait.
+    /// Waits for the turn without a limit of waiting calls.
     pub(crate) async fn take_always(&self, key: &str) -> Result<Turn, Error> {
         self.take_if(key, usize::MAX).await
     }

@@ -22,7 +22,7 @@ use crate::{
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const REPEATED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// The change was made, but not all triggers that the caller waits for were called in time.
+/// The change is stored, but not all triggers that the caller waits for were called in time.
 pub(super) const TRIGGERS_PENDING: HeaderName = HeaderName::from_static("x-oaas-triggers-pending");
 
 pub(super) async fn invoke(

@@ -1,4 +1,4 @@
-//! Events that aren't delivered any more.
+//! Parked events: their function keeps refusing them.
 
 use axum::{
     Json,
@@ -9,7 +9,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::{body::Body, problem::Problem, request::Api};
-use crate::{caller::Caller, detached::finish, outbox};
+use crate::{Error, Grid, caller::Caller, detached::finish, outbox};
 
 const WHAT: &str = "the list of parked events";
 
@@ -28,23 +28,30 @@ struct ParkedKey {
 }
 
 pub(super) async fn retry(
-    Shared(Api { grid, .. }): Shared<Api>,
+    api: Shared<Api>,
     caller: Caller,
     body: Body,
 ) -> Result<Response, Problem> {
-    caller.require_internal(WHAT)?;
-    let ParkedKey { key } = body.json()?;
-    finish(async move { outbox::retry(&grid, &key).await }).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    change(api, &caller, &body, |grid, key| async move { outbox::retry(&grid, &key).await }).await
 }
 
 pub(super) async fn discard(
-    Shared(Api { grid, .. }): Shared<Api>,
+    api: Shared<Api>,
     caller: Caller,
     body: Body,
 ) -> Result<Response, Problem> {
+    change(api, &caller, &body, |grid, key| async move { outbox::discard(&grid, &key).await }).await
+}
+
+/// Changes the parked event that the body names.
+async fn change<F: Future<Output = Result<(), Error>> + Send + 'static>(
+    Shared(Api { grid, .. }): Shared<Api>,
+    caller: &Caller,
+    body: &Body,
+    change: impl FnOnce(Grid, String) -> F,
+) -> Result<Response, Problem> {
     caller.require_internal(WHAT)?;
     let ParkedKey { key } = body.json()?;
-    finish(async move { outbox::discard(&grid, &key).await }).await?;
+    finish(change(grid, key)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

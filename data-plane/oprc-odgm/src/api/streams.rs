@@ -19,7 +19,7 @@ pub(super) fn list(
     collection: Option<&str>,
     prefix: &str,
 ) -> Result<Response, Problem> {
-    // A stream that breaks off tells that it isn't complete.
+    // A stream that breaks off shows the client that it isn't complete.
     let pages = grid.list_stream(collection, prefix)?.map_ok(|page| lines(&page));
     Ok(response(pages.map_err(std::io::Error::other)))
 }

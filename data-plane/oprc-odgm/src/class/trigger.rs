@@ -80,7 +80,7 @@ fn batch_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Er
     bounded(deserializer, "size", 1..=usize::MAX).map(|it| it.min(MAX_BATCH))
 }
 
-/// What made a change.
+/// The cause of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// None if a client wrote the object.

@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(queue.next(), None);
         queue.add("a");
         assert_eq!(queue.next().as_deref(), Some("a"));
-        // The time doesn't make it due twice.
+        // It must not be due again when the time has passed.
         queue.wake(until);
         assert_eq!(queue.next(), None);
         queue.done("a".to_owned(), Delivery::Called);

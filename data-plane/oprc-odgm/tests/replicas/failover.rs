@@ -12,6 +12,7 @@ use std::{
 use hyper::StatusCode;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tonic::Code;
 
 use crate::harness::{Answer, Poll, TestGrid};
 
@@ -135,6 +136,35 @@ async fn a_frozen_owner_cannot_commit_calls_that_were_refused_meanwhile() {
         let is_made = *status == StatusCode::OK;
         assert!(is_made || *status == StatusCode::UNPROCESSABLE_ENTITY, "{id}: {status} {body}");
         assert_eq!(grid.count(2, id).await, i64::from(is_made), "{id}");
+    }
+}
+
+/// The deadline of a client travels with the call to the owner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_deadline_has_passed_changes_nothing() {
+    let grid = TestGrid::start().await;
+    grid.balanced().await;
+    let ids = ids(12);
+    grid.create(&ids).await;
+    let mut calls = JoinSet::new();
+    for id in ids.clone() {
+        let grid = grid.clone();
+        calls.spawn(
+            async move { grid.invoke_within(0, &id, "gated", Duration::from_secs(1)).await },
+        );
+    }
+    grid.function.waiting(ids.len()).await;
+    for result in calls.join_all().await {
+        let code = result.unwrap_err().code();
+        assert!(matches!(code, Code::DeadlineExceeded | Code::Cancelled), "{code}");
+    }
+    // These wait until the owners have given up the calls.
+    for id in &ids {
+        assert_eq!(grid.add(1, id).await, (StatusCode::OK, json!(1)), "{id}");
+    }
+    grid.function.open_gate();
+    for id in &ids {
+        assert_eq!(grid.add(2, id).await, (StatusCode::OK, json!(2)), "{id}");
     }
 }
 

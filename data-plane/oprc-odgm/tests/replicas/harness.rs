@@ -19,14 +19,15 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use oprc_grpc::odgm::{
-    GetClusterInfoRequest, GetClusterInfoResponse, data_service_client::DataServiceClient,
+    GetClusterInfoRequest, GetClusterInfoResponse, InvokeRequest, InvokeResponse,
+    data_service_client::DataServiceClient, object_service_client::ObjectServiceClient,
 };
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
-use tonic::transport::Endpoint;
+use tonic::{Status, transport::Endpoint};
 
 use crate::{authority::Authority, function::Function};
 
@@ -310,6 +311,23 @@ impl TestGrid {
         let endpoint = Endpoint::from_shared(address).unwrap().timeout(Duration::from_secs(5));
         let mut client = DataServiceClient::new(endpoint.connect().await.ok()?);
         Some(client.get_cluster_info(GetClusterInfoRequest {}).await.ok()?.into_inner())
+    }
+
+    /// Calls a method by gRPC with a deadline.
+    pub(crate) async fn invoke_within(
+        &self,
+        index: usize,
+        id: &str,
+        method: &str,
+        limit: Duration,
+    ) -> Result<InvokeResponse, Status> {
+        let address = format!("http://{}:{PORT}", self.host(index));
+        let channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        let (id, method) = (id.to_owned(), method.to_owned());
+        let mut request =
+            tonic::Request::new(InvokeRequest { id, method, ..InvokeRequest::default() });
+        request.set_timeout(limit);
+        Ok(ObjectServiceClient::new(channel).invoke(request).await?.into_inner())
     }
 
     /// The state of a node, as another one reports it.

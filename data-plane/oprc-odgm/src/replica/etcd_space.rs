@@ -62,7 +62,7 @@ impl EtcdSpace {
         match self.call("/etcdserverpb.KV/Compact", request).await {
             // By etcd's own compaction.
             Err(status) if status.message().contains("has been compacted") => Ok(()),
-            done => done.map_err(unavailable),
+            done => done.map_err(|status| unavailable(&status)),
         }
     }
 
@@ -70,7 +70,8 @@ impl EtcdSpace {
     pub(crate) async fn clear_alarms(&self, members: impl Iterator<Item = u64>) -> Result<()> {
         for member in members {
             let request = AlarmRequest { action: DEACTIVATE, member, alarm: NO_SPACE };
-            self.call("/etcdserverpb.Maintenance/Alarm", request).await.map_err(unavailable)?;
+            let cleared = self.call("/etcdserverpb.Maintenance/Alarm", request).await;
+            cleared.map_err(|status| unavailable(&status))?;
         }
         Ok(())
     }
@@ -87,6 +88,6 @@ impl EtcdSpace {
     }
 }
 
-fn unavailable(status: Status) -> Error {
+fn unavailable(status: &Status) -> Error {
     Error::Unavailable { reason: status.message().to_owned() }
 }

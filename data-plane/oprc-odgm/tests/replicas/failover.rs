@@ -76,8 +76,8 @@ fn call_all(
     calls: &[(String, String)],
 ) -> JoinSet<(String, Answer)> {
     let mut tasks = JoinSet::new();
-    for (id, key) in calls.iter().cloned() {
-        let grid = grid.clone();
+    for (id, key) in calls {
+        let (grid, id, key) = (grid.clone(), id.clone(), key.clone());
         tasks.spawn(async move {
             let answer = grid.call(node, &id, method, &key).await;
             (id, answer)

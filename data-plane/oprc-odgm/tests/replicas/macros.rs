@@ -13,8 +13,8 @@ async fn begin_runs(grid: &Arc<TestGrid>, ids: &[String]) -> JoinSet<()> {
     grid.balanced().await;
     grid.create(ids).await;
     let mut callers = JoinSet::new();
-    for id in ids.iter().cloned() {
-        let (grid, key) = (grid.clone(), grid.new_key());
+    for id in ids {
+        let (grid, id, key) = (grid.clone(), id.clone(), grid.new_key());
         callers.spawn(async move {
             let answer = grid.call(1, &id, "walk", &key).await;
             assert_eq!(answer, (StatusCode::OK, json!(3)), "{id}");
@@ -34,8 +34,7 @@ fn ids() -> Vec<String> {
     (0..12).map(|it| format!("object-{it}")).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_macro_is_finished_after_its_owner_was_killed() {
+async fn kill_owner() {
     let (grid, ids) = (TestGrid::start().await, ids());
     let callers = begin_runs(&grid, &ids).await;
     grid.kill(0);
@@ -46,8 +45,8 @@ async fn a_macro_is_finished_after_its_owner_was_killed() {
     assert_finished_once(&grid, &ids).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_macro_is_finished_once_although_its_frozen_owner_continues() {
+/// The frozen owner continues after another node has finished its runs.
+async fn freeze_owner() {
     let (grid, ids) = (TestGrid::start().await, ids());
     let callers = begin_runs(&grid, &ids).await;
     grid.freeze(0);
@@ -64,4 +63,9 @@ async fn a_macro_is_finished_once_although_its_frozen_owner_continues() {
     for id in &ids {
         assert_eq!(grid.add(0, id).await, (StatusCode::OK, json!(4)), "{id}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_step_of_a_macro_is_stored_once_although_its_owner_is_killed_or_frozen() {
+    tokio::join!(kill_owner(), freeze_owner());
 }

@@ -296,6 +296,12 @@ async fn runs_the_example_packages_unchanged() {
             assert_eq!(oprc.ok(&call), expected);
         }
         assert_eq!(oprc.ok(&["invoke", "counter", "get", "--object", "visits"]), "2");
+        // What the grid reports comes through CRM and PM.
+        let grid = oprc.json(&["grid", "status", "counter"]);
+        assert_eq!((&grid["nodes"][0]["status"], &grid["ready"]), (&"active".into(), &true.into()));
+        assert_eq!(grid["collections"][0]["objects"], 1, "{grid}");
+        let status = oprc.ok(&["status", "counter"]);
+        assert!(status.contains("1/1 nodes ready"), "{status}");
         let stderr = oprc.fails(3, &["invoke", "counter", "announce"]);
         assert!(stderr.contains("PRIVATE"), "{stderr}");
         oprc.ok(&["delete", "counter"]);

@@ -17,7 +17,8 @@ use crate::{
     deployment::{
         ClassRuntime, DeleteDeploymentRequest, DeployRequest, DeployResponse,
         GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
-        WatchClassRuntimesRequest, WatchEvent, deployment_service_client::DeploymentServiceClient,
+        GetOdgmStatusRequest, GetOdgmStatusResponse, WatchClassRuntimesRequest, WatchEvent,
+        deployment_service_client::DeploymentServiceClient,
     },
 };
 
@@ -149,6 +150,18 @@ impl DeploymentClient {
     ) -> Result<GetClusterInfoResponse, Status> {
         let message = GetClusterInfoRequest {};
         self.read(correlation_id, message, ServiceClient::get_cluster_info).await
+    }
+
+    /// What the data grid of a class reports about itself.
+    pub async fn odgm_status(
+        &self,
+        id: &str,
+        namespace: &str,
+        correlation_id: &str,
+    ) -> Result<GetOdgmStatusResponse, Status> {
+        let message =
+            GetOdgmStatusRequest { deployment_id: id.to_owned(), namespace: namespace.to_owned() };
+        self.read(correlation_id, message, ServiceClient::get_odgm_status).await
     }
 
     /// Opens a watch of all namespaces. The stream has no deadline: HTTP/2 keep-alive detects an

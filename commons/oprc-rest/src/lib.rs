@@ -6,6 +6,7 @@
 mod cluster;
 mod deployment;
 mod event;
+mod grid;
 mod nfr;
 mod package;
 mod page;
@@ -14,7 +15,7 @@ mod problem;
 mod runtime;
 
 pub use self::{
-    cluster::*, deployment::*, event::*, nfr::*, package::*, page::*, plan::*, problem::*,
+    cluster::*, deployment::*, event::*, grid::*, nfr::*, package::*, page::*, plan::*, problem::*,
     runtime::*,
 };
 

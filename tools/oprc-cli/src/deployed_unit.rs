@@ -25,6 +25,8 @@ pub(crate) struct UnitSelector<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeployedUnit {
     pub(crate) status: UnitStatus,
+    /// Key of its deployment; `None` if the package manager doesn't manage the unit.
+    pub(crate) deployment: Option<String>,
     pub(crate) package: String,
     pub(crate) version: String,
     /// `None` if it has no state, or no plan of the package manager.
@@ -62,6 +64,7 @@ fn of_deployment(deployment: Deployment) -> Vec<DeployedUnit> {
     };
     let units = status.units.into_iter().map(|status| DeployedUnit {
         state_type: state_type(&status.id),
+        deployment: Some(plan.deployment.clone()),
         package: plan.package.clone(),
         version: plan.version.clone(),
         status,
@@ -82,6 +85,8 @@ async fn of_class(client: &Client, name: &str) -> Result<Vec<DeployedUnit>> {
         };
         let planned = planned.into_iter().flatten().find(|it| it.status.id == class.id);
         units.push(DeployedUnit {
+            // An orphan names a deployment that doesn't exist.
+            deployment: planned.as_ref().and_then(|it| it.deployment.clone()),
             state_type: planned.and_then(|it| it.state_type),
             package: class.package_name,
             version: class.package_version,

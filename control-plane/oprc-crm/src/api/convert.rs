@@ -336,6 +336,9 @@ pub(super) fn odgm(
         current_term: info.current_term,
         committed_index: info.committed_index,
         correlation_id,
+        store_bytes: info.store_bytes,
+        store_quota_bytes: info.store_quota_bytes,
+        low_on_space: info.low_on_space,
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use oprc_models::{Body, Document, OClassDeployment};
-use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback};
+use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback, UnitGrid};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -310,6 +310,22 @@ pub(super) async fn status(
 ) -> Answer<Json<DeploymentStatus>> {
     app.deployments.refresh_measurements(&key).await;
     Ok(Json(app.deployments.status(&key)?))
+}
+
+/// Lists the data grids of a deployment: one for each unit whose class has state.
+///
+/// Each grid is queried for this request. The item of one that doesn't respond has an `error`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployments/{key}/grid",
+    responses((status = 200, description = "The data grids", body = Page<UnitGrid>)),
+)]
+pub(super) async fn grid(
+    _: Viewer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+) -> Answer<Json<Page<UnitGrid>>> {
+    Ok(Json(Page { items: app.deployments.grids(&key).await?, next: None }))
 }
 
 /// Lists the revisions of a deployment, newest first.

@@ -78,6 +78,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(deployments::plan))
         .routes(routes!(deployments::get, deployments::put, deployments::delete))
         .routes(routes!(deployments::status))
+        .routes(routes!(deployments::grid))
         .routes(routes!(deployments::history))
         .routes(routes!(deployments::rollback))
         .routes(routes!(runtimes::list))

@@ -9,7 +9,8 @@ use futures::{StreamExt as _, stream};
 use oprc_grpc::{
     client::{ClientOptions, DeploymentClient},
     deployment::{
-        ClassRuntime, DeployRequest, GetClusterInfoResponse, WatchEvent, unit::ClassSpec,
+        ClassRuntime, DeployRequest, GetClusterInfoResponse, GetOdgmStatusResponse, WatchEvent,
+        unit::ClassSpec,
     },
 };
 use oprc_observability::correlation::new_id;
@@ -139,6 +140,19 @@ impl CrmClient {
         if tokio::time::timeout(REFRESH_TIMEOUT, reads).await.is_err() {
             tracing::debug!(cluster = self.name(), "timed out reading measurements");
         }
+    }
+
+    /// What the data grid of a class reports about itself, or why it can't be queried.
+    pub async fn odgm_status(
+        &self,
+        id: &str,
+        namespace: &str,
+    ) -> Result<GetOdgmStatusResponse, String> {
+        if !self.class_cache().connected {
+            return Err(format!("cluster {} does not respond", self.name()));
+        }
+        let answer = self.guard(self.client.odgm_status(id, namespace, &new_id())).await;
+        answer.map_err(|status| status.message().to_owned())
     }
 
     pub(super) async fn fetch_info(&self) -> Result<GetClusterInfoResponse, Status> {

@@ -11,7 +11,7 @@ use oprc_grpc::deployment::{
     ClassRuntime, DeleteDeploymentRequest, DeleteDeploymentResponse, DeployRequest, DeployResponse,
     FunctionStatus, GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
     GetDeploymentStatusResponse, GetOdgmStatusRequest, GetOdgmStatusResponse,
-    ListClassRuntimesRequest, ListClassRuntimesResponse, Status as ClassStatus,
+    ListClassRuntimesRequest, ListClassRuntimesResponse, OdgmStatus, Status as ClassStatus,
     WatchClassRuntimesRequest, WatchEvent,
     deployment_service_server::{DeploymentService, DeploymentServiceServer},
     watch_event::Kind,
@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) sends_info: bool,
     /// Number of GetClusterInfo calls.
     pub(crate) info_calls: usize,
+    /// What data grids report, by deployment id; others don't respond.
+    pub(crate) grids: BTreeMap<String, GetOdgmStatusResponse>,
     pub(crate) deploys: usize,
     pub(crate) correlation: String,
     pub(crate) token: String,
@@ -201,6 +203,12 @@ impl DeploymentService for Fake {
             class.package = unit.package.unwrap_or_default();
             class.package_version = unit.package_version.unwrap_or_default();
             class.class = unit.class.unwrap_or_default();
+            let odgm = request.spec.iter().any(|spec| spec.addons.iter().any(|it| it == "odgm"));
+            let odgm = odgm.then(|| OdgmStatus {
+                service: "odgm:8081".to_owned(),
+                replicas: 1,
+                ..OdgmStatus::default()
+            });
             let functions = request.spec.iter().flat_map(|spec| &spec.functions);
             let functions = functions
                 .map(|it| FunctionStatus { key: it.key.clone(), ..FunctionStatus::default() })
@@ -210,6 +218,7 @@ impl DeploymentService for Fake {
                 phase: "Available".to_owned(),
                 observed_generation: class.generation,
                 functions,
+                odgm,
                 ..ClassStatus::default()
             });
         }
@@ -292,8 +301,15 @@ impl DeploymentService for Fake {
 
     async fn get_odgm_status(
         &self,
-        _: Request<GetOdgmStatusRequest>,
+        request: Request<GetOdgmStatusRequest>,
     ) -> Result<Response<GetOdgmStatusResponse>, Status> {
-        Err(Status::unimplemented("there is none"))
+        self.check_reachable()?;
+        let id = &request.get_ref().deployment_id;
+        if let Some(grid) = self.state.lock().unwrap().grids.get(id) {
+            return answer(grid.clone());
+        }
+        let details = ErrorDetails::with_error_info("ODGM_UNAVAILABLE", "oaas.io", HashMap::new());
+        let message = format!("the data grid of {id} does not respond: connection refused");
+        Err(Status::with_error_details(Code::Unavailable, message, details))
     }
 }

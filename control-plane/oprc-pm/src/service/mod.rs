@@ -5,6 +5,7 @@ mod adopt;
 mod apply;
 mod delete;
 mod forget_cluster;
+mod grids;
 mod orphans;
 mod overview;
 mod package_locks;

@@ -6,15 +6,20 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
+use oprc_rest::{
+    Contact, Deployment, DeploymentStatus, GridStatus, Revision, UnitGrid, UnitStatus,
+};
 use oprc_unit::names;
 
+use super::grid::space;
 use crate::{
     client::escape,
     connection::ApiArgs,
     error::CliError,
     kube::{KubeArgs, PodSummary, connect, list_pods},
-    output::{Column, Tone, Tree, api_name, duration, join_non_empty, paint, sanitize, tone_of},
+    output::{
+        Column, Tone, Tree, api_name, duration, join_non_empty, note, paint, sanitize, tone_of,
+    },
     rollout::phase_of,
 };
 
@@ -95,14 +100,35 @@ pub(crate) async fn run(command: Command) -> Result<()> {
             pods_by_unit.insert(unit.id.clone(), pods);
         }
     }
-    api.show.one(&found, &[&key], |wide| tree(&key, &found, &pods_by_unit, wide).render())
+    let grids = if api.show.is_document() { Vec::new() } else { grids(&api, &path, &found).await };
+    let details = Details { pods: pods_by_unit, grids };
+    api.show.one(&found, &[&key], |wide| tree(&key, &found, &details, wide).render())
+}
+
+/// What the data grids of a deployment report; without it, the tree has their status only.
+async fn grids(api: &ApiArgs, path: &str, found: &Deployment) -> Vec<UnitGrid> {
+    if found.status.units.iter().all(|it| it.odgm.is_none()) {
+        return Vec::new();
+    }
+    let grids = async { api.client().await?.list(&format!("{path}/grid")).await };
+    grids.await.unwrap_or_else(|error| {
+        note(&format!("the package manager doesn't report data grids: {error:#}"));
+        Vec::new()
+    })
+}
+
+/// What is shown besides the status.
+#[derive(Debug, Default)]
+struct Details {
+    pods: Pods,
+    grids: Vec<UnitGrid>,
 }
 
 /// Pods by unit id, or the error of listing them.
 type Pods = BTreeMap<String, Result<Vec<PodSummary>, String>>;
 
 /// Deployment, clusters, classes, functions and data grid, pods.
-fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
+fn tree(key: &str, found: &Deployment, details: &Details, wide: bool) -> Tree {
     let DeploymentStatus { condition, message, since, available, units_total, units, .. } =
         &found.status;
     let version = format!("{} {}", found.plan.package, found.plan.version);
@@ -123,14 +149,15 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
         let mut cluster =
             Tree::new(format!("cluster {}{}", sanitize(name), contact.unwrap_or_default()));
         for it in units {
-            cluster.push(unit(it, pods.get(&it.id), wide));
+            cluster.push(unit(it, details, wide));
         }
         root.push(cluster);
     }
     root
 }
 
-fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide: bool) -> Tree {
+fn unit(unit: &UnitStatus, details: &Details, wide: bool) -> Tree {
+    let pods = details.pods.get(&unit.id);
     let phase = phase_of(unit);
     let reason = if unit.reason == phase { "" } else { unit.reason.as_str() };
     let why = join_non_empty(&[reason, &unit.message], ": ");
@@ -158,11 +185,9 @@ fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide:
         let label = names::label(&function.key);
         tree.push(with_pods(title, &mut pods, |pod| pod.function == label));
     }
-    if let Some(grid) = &unit.odgm {
-        let condition = if grid.ready { "RUNNING" } else { "DEPLOYING" };
-        let more =
-            format!("replicas {}, collections {}", grid.replicas, grid.collections.join(", "));
-        let title = line("odgm", condition, &more, "");
+    if let Some(status) = &unit.odgm {
+        let own = |it: &&UnitGrid| it.id == unit.id && it.cluster == unit.cluster;
+        let title = grid_line(status, details.grids.iter().find(own));
         tree.push(with_pods(title, &mut pods, |pod| pod.function.is_empty()));
     }
     // Pods of functions that the status no longer lists.
@@ -170,6 +195,26 @@ fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide:
         tree.push(Tree::new(pod.describe()));
     }
     tree
+}
+
+fn grid_line(status: &GridStatus, grid: Option<&UnitGrid>) -> String {
+    let condition = if status.ready { "RUNNING" } else { "DEPLOYING" };
+    let replicas = status.replicas;
+    let collections = format!("collections {}", status.collections.join(", "));
+    let Some(grid) = grid.filter(|it| it.error.is_none()) else {
+        let mut line = line("odgm", condition, &format!("replicas {replicas}, {collections}"), "");
+        if let Some(error) = grid.and_then(|it| it.error.as_ref()) {
+            line.push_str(&paint(Tone::Bad, &sanitize(&format!(", {error}"))));
+        }
+        return line;
+    };
+    let ready = grid.nodes.iter().filter(|it| it.status == "active").count();
+    let more = format!("{ready}/{replicas} nodes ready, {collections}");
+    let mut line = line("odgm", condition, &more, "");
+    if let Some(space) = space(grid).filter(|_| grid.low_on_space) {
+        line.push_str(&paint(Tone::Bad, &format!(", {space}")));
+    }
+    line
 }
 
 /// A line with the pods that belong to it, which are removed from `pods`.
@@ -199,7 +244,7 @@ fn line(name: &str, condition: &str, message: &str, since: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use oprc_rest::{Condition, DeploymentCondition, FunctionStatus, GridStatus, Plan};
+    use oprc_rest::{Condition, DeploymentCondition, FunctionStatus, GridNode, Plan};
 
     use super::*;
     use crate::output::table;
@@ -254,12 +299,13 @@ mod tests {
         let pods = [("hashed", hashed.as_str()), ("", ""), ("greet", "greet"), ("gone", "gone")];
         let pods = pods.map(|(name, function)| pod(format!("of-{name}"), function));
         let pods = BTreeMap::from([("u1".to_owned(), Ok(pods.to_vec()))]);
-        let rendered = |deployment: &Deployment, pods: &Pods| {
-            let text = tree("hello", deployment, pods, false).render();
+        let rendered = |deployment: &Deployment, details: &Details| {
+            let text = tree("hello", deployment, details, false).render();
             anstream::adapter::strip_str(&text).to_string()
         };
+        let mut details = Details { pods, ..Details::default() };
         assert_eq!(
-            rendered(&deployment, &pods),
+            rendered(&deployment, &details),
             "hello  PARTIAL  hello 0.1.0, 0/1 units available\n\
              └─ cluster east, stale\n   \
              └─ class Hello  Degraded: ImagePull: no image\n      \
@@ -271,8 +317,25 @@ mod tests {
              │  └─ pod of-  , not ready\n      \
              └─ pod of-gone  , not ready\n"
         );
-        let unreachable = BTreeMap::from([("u1".to_owned(), Err("no\nresponse".to_owned()))]);
-        assert!(rendered(&sample(), &unreachable).contains("├─ pods: no response\n"));
+        let node = |status: &str| GridNode { status: status.to_owned(), ..GridNode::default() };
+        details.grids = vec![UnitGrid {
+            id: "u1".to_owned(),
+            cluster: "east".to_owned(),
+            nodes: vec![node("active"), node("starting")],
+            store_bytes: Some(1800 << 20),
+            store_quota_bytes: Some(2 << 30),
+            ..UnitGrid::default()
+        }];
+        let text = rendered(&deployment, &details);
+        assert!(text.contains("─ odgm  DEPLOYING: 1/1 nodes ready, collections Hello\n"), "{text}");
+        details.grids[0].low_on_space = true;
+        let text = rendered(&deployment, &details);
+        assert!(text.contains("Hello, low on space: 1800 of 2048 MiB used\n"), "{text}");
+        details.grids[0].error = Some("it\nis down".to_owned());
+        let text = rendered(&deployment, &details);
+        assert!(text.contains("replicas 1, collections Hello, it is down\n"), "{text}");
+        details.pods = BTreeMap::from([("u1".to_owned(), Err("no\nresponse".to_owned()))]);
+        assert!(rendered(&sample(), &details).contains("├─ pods: no response\n"));
     }
 
     #[test]
@@ -281,7 +344,7 @@ mod tests {
         let unit = &mut deployment.status.units[0];
         "Available".clone_into(&mut unit.phase);
         "Available".clone_into(&mut unit.reason);
-        let text = tree("hello", &deployment, &Pods::new(), false).render();
+        let text = tree("hello", &deployment, &Details::default(), false).render();
         let text = anstream::adapter::strip_str(&text).to_string();
         assert!(text.contains("class Hello  Available: no image\n"), "{text}");
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::Grid;
 use crate::{
+    client::Client,
     connection::ConnectionArgs,
     deployed_unit::{self, DeployedUnit, UnitSelector},
     kube::KubeArgs,
@@ -39,28 +40,37 @@ pub(crate) struct GridArgs {
 
 impl GridArgs {
     pub(crate) async fn open(&self, connection: &ConnectionArgs) -> Result<Grid> {
-        Ok(self.open_with_unit(connection).await?.0)
+        if let Some(grid) = self.direct()? {
+            return Ok(grid);
+        }
+        let unit = self.unit(&connection.client().await?).await?;
+        self.open_unit(&unit, connection).await
     }
 
-    /// Also the unit, unless the grid is reached directly.
-    pub(crate) async fn open_with_unit(
+    /// The grid at `--grid-url`.
+    pub(crate) fn direct(&self) -> Result<Option<Grid>> {
+        let at = |url: &String| Grid::at(&self.deployment, url, self.timeout);
+        self.grid_url.as_ref().map(at).transpose()
+    }
+
+    /// The grid of a unit, through the API server of its cluster.
+    pub(crate) async fn open_unit(
         &self,
+        unit: &DeployedUnit,
         connection: &ConnectionArgs,
-    ) -> Result<(Grid, Option<DeployedUnit>)> {
-        let name = &self.deployment;
-        if let Some(url) = &self.grid_url {
-            return Ok((Grid::at(name, url, self.timeout)?, None));
-        }
-        let client = connection.client().await?;
+    ) -> Result<Grid> {
+        let context = connection.resolve()?;
+        Grid::of_unit(&self.deployment, unit, &self.access, &context, self.timeout).await
+    }
+
+    /// The unit that the arguments select.
+    pub(crate) async fn unit(&self, client: &Client) -> Result<DeployedUnit> {
         let selector = UnitSelector {
-            name,
+            name: &self.deployment,
             class: self.class.as_deref(),
             cluster: self.cluster.as_deref(),
             environment: self.environment.as_deref(),
         };
-        let unit = deployed_unit::only(deployed_unit::find(&client, selector).await?)?;
-        let context = connection.resolve()?;
-        let grid = Grid::of_unit(name, &unit, &self.access, &context, self.timeout).await?;
-        Ok((grid, Some(unit)))
+        Ok(deployed_unit::only(deployed_unit::find(client, selector).await?)?)
     }
 }

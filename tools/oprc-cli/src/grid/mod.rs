@@ -271,14 +271,17 @@ async fn problem(status: StatusCode, body: GridBody) -> GridProblem {
     GridProblem::parse(status, &body)
 }
 
+pub(crate) fn no_grid(name: &str, unit: &UnitStatus) -> CliError {
+    CliError::NotFound(format!(
+        "class {} has no data grid; a class needs a stateSpec for one, see `oprc status {name}`",
+        unit.class
+    ))
+}
+
 /// From an address such as `counter--counter-odgm-svc:8081`.
 fn service_of(name: &str, unit: &UnitStatus) -> Result<ServiceRef, CliError> {
-    let Some(grid) = unit.odgm.as_ref().filter(|it| !it.service.is_empty()) else {
-        return Err(CliError::NotFound(format!(
-            "class {} has no data grid; a class needs a stateSpec for one, see `oprc status {name}`",
-            unit.class
-        )));
-    };
+    let grid = unit.odgm.as_ref().filter(|it| !it.service.is_empty());
+    let grid = grid.ok_or_else(|| no_grid(name, unit))?;
     let address = grid.service.strip_prefix("http://").unwrap_or(&grid.service);
     let (host, port) = match address.trim_end_matches('/').split_once(':') {
         Some((host, port)) => (host, port.parse().unwrap_or(DEFAULT_PORT)),

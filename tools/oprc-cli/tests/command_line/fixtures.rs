@@ -33,6 +33,7 @@ pub(crate) fn all() -> Responses {
         ("PUT /api/v1/deployments/counter", deployment.clone()),
         ("POST /api/v1/deployments/counter/rollback", deployment.clone()),
         ("GET /api/v1/deployments/counter/status", status()),
+        ("GET /api/v1/deployments/counter/grid", list(json!([grid()]))),
         (
             "GET /api/v1/deployments/counter/history",
             list(json!([{
@@ -159,6 +160,25 @@ fn status() -> Value {
                 "collections": ["counter.Counter"],
             },
         }],
+    })
+}
+
+fn grid() -> Value {
+    let node = |at: u32, status: &str| {
+        json!({
+            "id": format!("crm-dev-counter00{at}"), "address": format!("http://odgm-{at}:8081"),
+            "status": status, "lastHeartbeat": "2026-11-16T12:00:00Z",
+        })
+    };
+    json!({
+        "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
+        "class": "Counter", "service": "http://odgm.oaas-dev.svc", "ready": true, "replicas": 2,
+        "nodes": [node(0, "active"), node(1, "unreachable")], "leader": "crm-dev-counter000",
+        "activeShards": 3, "totalShards": 4,
+        "collections": [
+            {"name": "counter.Counter", "partitions": 4, "activePartitions": 3, "objects": 7},
+        ],
+        "storeBytes": 1_887_436_800, "storeQuotaBytes": 2_147_483_648_u64, "lowOnSpace": true,
     })
 }
 

@@ -337,13 +337,43 @@ fn shows_the_status_of_a_grid() {
     for part in ["4 of 4 shards active, leader crm-dev-counter000", "active", "1 parked events"] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
-    // The fake API server forwards no ports.
-    let (code, stdout, stderr) = setup.run(&["grid", "status", "counter", "-o", "json"]);
+    setup.requests();
+    let shown = setup.ok(&["grid", "status", "counter"]);
+    for part in [
+        "counter.Counter..east on east, 2 nodes: ready",
+        "3 of 4 shards active, leader crm-dev-counter000",
+        "low on space: 1800 of 2048 MiB used",
+        "unreachable",
+        "counter.Counter   3/4          7",
+        "1 parked events",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // The rest is what the package manager reports.
+    assert_eq!(setup.requests(), ["GET /events/parked"]);
+}
+
+#[test]
+fn shows_the_status_of_a_grid_without_access_to_its_cluster() {
+    let mut responses = fixtures::all();
+    let grids = responses.get_mut("GET /api/v1/deployments/counter/grid").unwrap();
+    grids["items"][0]["error"] = "connection refused".into();
+    let down = Setup::with(responses);
+    let (code, stdout, stderr) = down.run(&["grid", "status", "counter", "-o", "json"]);
     assert_eq!(code, Some(4), "{stderr}");
     let report: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(
-        (&report["ready"], &report["replicas"], &report["collections"][0]["name"]),
-        (&json!(true), &json!(2), &json!("counter.Counter"))
-    );
+    assert_eq!((&report["error"], &report["replicas"]), (&"connection refused".into(), &2.into()));
     assert!(stderr.contains("hint: see `oprc status counter --pods`"), "{stderr}");
+    assert_eq!(down.requests(), [""; 0]);
+
+    let setup = Setup::new();
+    setup.grid.lock().failures = vec![(403, json!({"kind": "Status", "message": "forbidden"}))];
+    let (code, stdout, stderr) = setup.run(&["grid", "status", "Counter", "-o", "json"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&report["activeShards"], &report["parkedEvents"]), (&3.into(), &Value::Null));
+    assert!(stderr.contains("parked events is unknown: "), "{stderr}");
+    let status = setup.ok(&["status", "counter"]);
+    let line = "odgm  RUNNING: 1/2 nodes ready, collections counter.Counter, low on space: 1800 of";
+    assert!(status.contains(line), "{status}");
 }

@@ -1,5 +1,7 @@
 //! Deployments and class runtimes: preconditions, dry runs, problem documents.
 
+use oprc_grpc::deployment::{GetOdgmStatusResponse, OdgmCollectionHealth, OdgmNode};
+
 use super::*;
 
 #[tokio::test]
@@ -215,4 +217,81 @@ async fn a_dry_run_returns_the_plan_and_stores_nothing() {
         .header(header::IF_MATCH, "\"r0\"");
     let answered = server.send(put.body(Body::from(HELLO)).unwrap()).await;
     assert_eq!(answered.problem().reason, "CHANGED");
+}
+
+#[tokio::test]
+async fn lists_data_grids_and_why_some_do_not_respond() {
+    let (east, north) = (Fake::start().await, Fake::start().await);
+    let west = ClusterConfig { url: "http://127.0.0.1:1".to_owned(), ..east.config("west") };
+    let clusters = vec![east.config("east"), north.config("north"), west];
+    let server = Server::start(LIMITS, clusters).await;
+    let answered = server.get(&format!("{PATH}/grid")).await;
+    assert_eq!(answered.problem().status, 404);
+    let text = "name: hello\nversion: 1.0.0\nclasses:\n\
+                - {key: Greeter}\n\
+                - {key: Counter, stateSpec: {keySpecs: [{name: value, type: INTEGER}]}}\n";
+    server.yaml(DEPLOYER, "POST", "/api/v1/packages", text).await;
+    let text = "key: stateless\npackage: hello\nclass: Greeter\n";
+    let created = server.yaml(DEPLOYER, "POST", "/api/v1/deployments", text).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
+    let none = server.get("/api/v1/deployments/stateless/grid").await.json();
+    assert_eq!(none["items"], serde_json::json!([]));
+
+    let text = "key: hello\npackage: hello\nclasses: [Greeter, Counter]\n\
+                targetClusters: [east, north, west]\n";
+    let created = server.yaml(DEPLOYER, "POST", "/api/v1/deployments", text).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
+    let grid = GetOdgmStatusResponse {
+        nodes: vec![OdgmNode {
+            node_id: "n0".to_owned(),
+            status: "active".to_owned(),
+            ..OdgmNode::default()
+        }],
+        leader_node: "n0".to_owned(),
+        collections: vec![OdgmCollectionHealth {
+            name: "Counter".to_owned(),
+            partition_count: 4,
+            active_partitions: 3,
+            total_objects: 7,
+            ..OdgmCollectionHealth::default()
+        }],
+        total_shards: 4,
+        active_shards: 3,
+        store_bytes: 90,
+        store_quota_bytes: 100,
+        low_on_space: true,
+        ..GetOdgmStatusResponse::default()
+    };
+    let id = |cluster: &str| format!("hello.Counter..{cluster}");
+    east.state.lock().unwrap().grids.insert(id("east"), grid);
+    for cluster in ["east", "north"] {
+        let client = server.deployments.clusters.client(cluster).unwrap();
+        let mut changes = client.changes();
+        let reported = async {
+            while client.class_cache().class(&id(cluster), "").is_none() {
+                changes.changed().await.unwrap();
+            }
+        };
+        timeout(Duration::from_mins(2), reported).await.unwrap();
+    }
+    let answered = server.get(&format!("{PATH}/grid")).await;
+    assert_eq!(answered.status, StatusCode::OK, "{}", answered.text());
+    let items = answered.json()["items"].clone();
+    let ids: Vec<_> = items.as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
+    assert_eq!(ids, [id("east"), id("north"), id("west")]);
+    let expected = serde_json::json!({
+        "id": id("east"), "cluster": "east", "environment": "", "class": "Counter",
+        "service": "odgm:8081", "ready": false, "replicas": 1,
+        "nodes": [{"id": "n0", "address": "", "status": "active", "lastHeartbeat": ""}],
+        "leader": "n0", "activeShards": 3, "totalShards": 4,
+        "collections": [
+            {"name": "Counter", "partitions": 4, "activePartitions": 3, "objects": 7},
+        ],
+        "storeBytes": 90, "storeQuotaBytes": 100, "lowOnSpace": true,
+    });
+    assert_eq!(items[0], expected);
+    let error = |at: usize| items[at]["error"].as_str().unwrap();
+    assert!(error(1).contains("does not respond: connection refused"), "{}", error(1));
+    assert_eq!(error(2), "cluster west does not respond");
+    assert_eq!((&items[1]["service"], items[1].get("storeBytes")), (&"odgm:8081".into(), None));
 }

@@ -7,6 +7,8 @@ mod status;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub(crate) use self::status::space;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the nodes and collections of the data grid.

@@ -101,7 +101,9 @@ fn valid() -> [Value; 4] {
         "nfr": {"enforcement": {"mode": "observe", "dimensions": ["cpu"]}},
     });
     let grid = json!({
-        "functions": [{"key": "greet", "image": HELLO}],
+        "functions": [{"key": "greet", "image": HELLO, "odgm": {"event_triggers": [
+            {"method": "greet", "trigger_type": "DELETE", "async_execution": true},
+        ]}}],
         "addons": ["odgm"],
         "state": {"state_type": "COLLECTION", "persistence": "ephemeral", "access_patterns": ["read_only"]},
         "resource_allocation": {"replication_factor": 1},
@@ -114,7 +116,7 @@ fn valid() -> [Value; 4] {
             ],
             "replicas": 1, "partition_count": 3, "cluster_id": "c", "node_id_prefix": "n-",
             "event_processing": {"enabled": true, "max_trigger_depth": 3, "trigger_timeout_ms": 100,
-                "event_triggers": [{"function_key": "greet", "collection_filters": ["orders"]}],
+                "event_triggers": [{"function_key": "greet", "collection_filters": ["orders"], "trigger_type": "UPDATE"}],
                 "batch_processing": {"enabled": true, "batch_size": 2, "batch_timeout_ms": 3}},
             "invocation_routes": {"other": {"url": "http://other", "stateless": true}},
             "storage": {"class": "standard", "size": "1Gi"},

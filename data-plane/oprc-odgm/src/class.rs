@@ -14,7 +14,7 @@ pub use self::{
     key_spec::{KeySpec, KeyType, State},
     macro_spec::{Flow, MacroSpec, MacroStep, ValueRef, Values},
     method::{Access, Method},
-    trigger::{Batch, Cause, Trigger},
+    trigger::{Batch, Cause, ChangeKind, Trigger, TriggerType},
 };
 use crate::Error;
 
@@ -147,18 +147,23 @@ impl Class {
     }
 
     /// The triggers of a change. A method isn't triggered by its own changes.
-    pub fn triggers(&self, collection: &str, by: &Cause) -> impl Iterator<Item = &Trigger> {
+    pub fn triggers(
+        &self,
+        collection: &str,
+        kind: ChangeKind,
+        by: &Cause,
+    ) -> impl Iterator<Item = &Trigger> {
         let is_too_deep = by.depth >= self.max_trigger_depth;
         self.triggers
             .iter()
             .filter(move |_| !is_too_deep)
-            .filter(move |it| it.concerns(collection))
+            .filter(move |it| it.concerns(collection, kind))
             .filter(|it| by.method.as_ref() != Some(&it.method))
     }
 
     /// The trigger that calls a method for changes of a collection.
-    pub fn trigger(&self, method: &str, collection: &str) -> Option<&Trigger> {
-        self.triggers.iter().find(|it| it.method == method && it.concerns(collection))
+    pub fn trigger(&self, method: &str, collection: &str, kind: ChangeKind) -> Option<&Trigger> {
+        self.triggers.iter().find(|it| it.method == method && it.concerns(collection, kind))
     }
 
     /// Checks all keys, and reports all problems.

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use crate::{
     Error, ObjectId,
-    class::{Cause, Class, Method, State, StateType, Trigger},
+    class::{Cause, ChangeKind, Class, Method, State, StateType, Trigger},
     equality::same_state,
-    record::{ChangeKind, EventRecord, ObjectRecord},
+    record::{EventRecord, ObjectRecord},
 };
 
 /// The longest time that a caller waits for triggers.
@@ -75,8 +75,8 @@ impl ObjectChange<'_> {
     /// The event for the triggers, if there are any. Those that the caller waits for are the first.
     pub(crate) fn event(&self, class: &Class) -> Option<ChangeEvent> {
         let Found { collection, id, .. } = self.found;
-        let mut triggers: Vec<_> =
-            class.triggers(collection, &self.cause).filter(|it| self.holds(it)).collect();
+        let triggers = class.triggers(collection, self.kind(), &self.cause);
+        let mut triggers: Vec<_> = triggers.filter(|it| self.holds(it)).collect();
         triggers.sort_by_key(|it| it.is_async);
         let waited: Vec<_> = triggers.iter().filter(|it| !it.is_async).copied().collect();
         let limit = waited.iter().map(|it| timeout(class, it)).sum::<Duration>().min(MAX_WAIT);

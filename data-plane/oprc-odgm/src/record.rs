@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Error, ObjectId,
-    class::{Cause, State},
+    class::{Cause, ChangeKind, State},
 };
 
 /// An object as it is stored.
@@ -37,14 +37,6 @@ pub(crate) struct EventRecord {
     pub(crate) triggers: Vec<String>,
     /// Milliseconds since 1970.
     pub(crate) at: i64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub(crate) enum ChangeKind {
-    Created,
-    Updated,
-    Deleted,
 }
 
 /// Why an event is parked.

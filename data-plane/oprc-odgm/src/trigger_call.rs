@@ -19,7 +19,8 @@ use crate::{
 /// macros are identified by their events, which must not change between attempts.
 pub(crate) fn batch_of(class: &Class, event: &StoredEvent) -> Option<Batch> {
     let name = event.trigger().filter(|it| !class.macros.contains_key(*it))?;
-    class.trigger(name, &event.record.collection).filter(|it| it.is_async)?;
+    let record = &event.record;
+    class.trigger(name, &record.collection, record.kind).filter(|it| it.is_async)?;
     class.batch
 }
 
@@ -59,7 +60,8 @@ impl Grid {
     ) -> Result<(), Error> {
         let collection = call.collection.as_deref();
         let key = Self::key(class, collection, &call.id)?;
-        let trigger = class.trigger(&call.method, collection.unwrap_or_default());
+        let trigger = events.first().map(|it| &it.record);
+        let trigger = trigger.and_then(|it| class.trigger(&call.method, &it.collection, it.kind));
         let limit = trigger.and_then(Trigger::timeout).unwrap_or_else(|| method.timeout());
         let _turn = self.turns.take_always(&key).await?;
         let found = self.read(class, collection, &call.id).await?;

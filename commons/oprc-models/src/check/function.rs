@@ -34,7 +34,15 @@ pub(super) fn check(
         }
     }
     if let Some(odgm) = &function.odgm {
-        let at = at.field("odgm").field("collections");
+        let at = at.field("odgm");
+        let triggers = &odgm.event_triggers;
+        for (at, trigger) in at.field("eventTriggers").limited(limits::TRIGGERS, triggers) {
+            if let Some(method) = &trigger.method {
+                at.field("method").length(method, limits::NAME);
+            }
+            grid::check_filters(&at, &trigger.collections);
+        }
+        let at = at.field("collections");
         for (at, name) in at.unique(limits::COLLECTIONS, &odgm.collections, "", |it| it) {
             grid::check_collection_name(&at, name);
         }

@@ -64,15 +64,18 @@ pub(super) fn check_collection_name(at: &FieldCursor<'_>, name: &str) {
     }
 }
 
+pub(super) fn check_filters(at: &FieldCursor<'_>, filters: &[String]) {
+    for (at, filter) in at.field("collections").limited(limits::COLLECTIONS, filters) {
+        check_collection_name(&at, filter);
+    }
+}
+
 fn check_events(at: &FieldCursor<'_>, events: &Events) {
     at.field("maxTriggerDepth").range(events.max_trigger_depth, limits::TRIGGER_DEPTH);
     at.field("triggerTimeout").range(events.trigger_timeout, limits::CALL_MS);
     for (at, trigger) in at.field("triggers").limited(limits::TRIGGERS, &events.triggers) {
         at.field("function").length(&trigger.function, limits::NAME);
-        let filters = &trigger.collections;
-        for (at, filter) in at.field("collections").limited(limits::COLLECTIONS, filters) {
-            check_collection_name(&at, filter);
-        }
+        check_filters(&at, &trigger.collections);
     }
     let disabled = Events { enabled: Some(false), ..Events::default() };
     if events.enabled == disabled.enabled && *events != disabled {

@@ -155,10 +155,34 @@ models! {
         access_mode: Option<AccessMode>,
         /// Caching of the collections.
         caching_strategy | "caching": Option<CachingStrategy>,
+        /// Changes of objects that call the function, in addition to those of bindings.
+        event_triggers | "triggers": Vec<FunctionTrigger>,
+    }
+
+    /// Changes of objects that call a function.
+    FunctionTrigger {
+        /// Name of the binding to call; by default the first one of the function.
+        method: Option<String>,
+        /// Kind of change; by default any.
+        trigger_type | "type": Option<TriggerType>,
+        /// Names or patterns of collections; by default those that the function uses.
+        collections | "collectionFilters": Vec<String>,
+        /// Whether the call runs asynchronously.
+        async_execution | "async": bool,
     }
 }
 
 string_enums! {
+    /// Changes of objects that a trigger follows.
+    TriggerType {
+        /// Any change.
+        #[default]
+        StateChange = "STATE_CHANGE",
+        Create = "CREATE",
+        Update = "UPDATE",
+        Delete = "DELETE",
+    }
+
     /// Access of a function to collections.
     AccessMode {
         #[default]

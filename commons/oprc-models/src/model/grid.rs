@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::{AccessPattern, Assignment, EnvValue, Persistence, Quantity, ShardType};
+use super::{AccessPattern, Assignment, EnvValue, Persistence, Quantity, ShardType, TriggerType};
 use crate::{
     diagnostics::Path,
     macros::{models, string_enums},
@@ -172,6 +172,8 @@ models! {
         collections | "collectionFilters": Vec<String>,
         /// Whether the call runs asynchronously.
         async_execution | "async": bool,
+        /// Kind of change; by default any.
+        trigger_type | "type": Option<TriggerType>,
     }
 
     /// Batch processing of changes.

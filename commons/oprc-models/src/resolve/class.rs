@@ -1,6 +1,9 @@
 //! Resolves the classes of a package.
 
-use super::{ClassProblems, Origin, ResolvedClass, Scope, functions, lineage::Lineages, merge};
+use super::{
+    ClassProblems, Origin, ResolvedBinding, ResolvedClass, Scope, functions, lineage::Lineages,
+    merge,
+};
 use crate::{diagnostics::FieldCursor, limits, model::OClass, names::quote};
 
 /// Problems are reported; a class without a valid lineage is omitted.
@@ -90,6 +93,17 @@ fn check_deployable(class: &ResolvedClass, problems: &mut ClassProblems) {
             let message =
                 format!("the function {key} has {count} bindings; at most {max} are allowed");
             problems.push((None, message));
+        }
+        let triggers = function.function.odgm.iter().flat_map(|it| &it.event_triggers);
+        for method in triggers.filter_map(|it| it.method.as_ref()) {
+            let is_own = |it: &ResolvedBinding| it.function == function.key && it.name == *method;
+            if !class.bindings.iter().any(is_own) {
+                let (key, method) = (quote(&function.key), quote(method));
+                let message = format!(
+                    "the function {key} has a trigger of {method}, which isn't its binding"
+                );
+                problems.push((None, message));
+            }
         }
     }
     for binding in &class.bindings {

@@ -164,6 +164,29 @@ fn triggers_need_state_and_a_container() {
 }
 
 #[test]
+fn triggers_of_a_function_name_its_bindings() {
+    let of = |method: &str| {
+        let text = format!(
+            "
+name: t
+version: 1.0.0
+functions:
+  - {{key: f, provision: {{docker: {{image: f}}}}, odgm: {{eventTriggers: [{{method: {method}, type: CREATE}}]}}}}
+  - {{key: g, provision: {{docker: {{image: g}}}}}}
+classes:
+  - key: A
+    stateSpec: {{}}
+    functions: [{{name: a, function: f}}, {{name: b, function: g}}]
+"
+        );
+        package(&text)
+    };
+    assert!(resolve(&of("a"), &()).is_ok());
+    let found = messages(&of("b"));
+    assert!(found.contains("a trigger of \"b\", which isn't its binding"), "{found}");
+}
+
+#[test]
 fn conditions_need_state() {
     let of = classes("d", &[("A", &[], &["a=f , condition: 'args.n > 0'"])]);
     assert!(messages(&of).contains("condition has no effect: the class has no state"));

@@ -6,7 +6,8 @@ use oprc_models::{StepRef, limits};
 
 use super::{Identity, ValidFunction, violations::Violations};
 use crate::spec::{
-    Access, Binding, EventTrigger, FunctionType, MacroSpec, SingleFunction, UnitSpec,
+    Access, Binding, EventTrigger, FunctionTrigger, FunctionType, MacroSpec, SingleFunction,
+    TriggerType, UnitSpec,
 };
 
 /// A method whose function runs in this unit.
@@ -33,6 +34,7 @@ pub struct MacroPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TriggerPlan {
     pub method: String,
+    pub trigger_type: TriggerType,
     /// Names of collections, or patterns.
     pub collections: Vec<String>,
     pub async_execution: bool,
@@ -91,11 +93,21 @@ pub(super) fn resolve(
                 let function = (*key).to_owned();
                 all.triggers.extend(trigger_on_state_change.then(|| TriggerPlan {
                     method: name.clone(),
+                    trigger_type: TriggerType::StateChange,
                     collections: filters.to_vec(),
                     async_execution: *async_execution,
                     condition: condition.clone(),
                 }));
                 all.methods.push(MethodPlan { name, function, access, condition });
+            }
+        }
+        let own: Vec<_> = all.methods.iter().filter(|it| it.function == *key).collect();
+        let odgm = body.odgm.iter();
+        for (at, it) in odgm.flat_map(|odgm| odgm.event_triggers.iter().enumerate()) {
+            // What doesn't run isn't called.
+            if runs {
+                let field = format!("{field}.odgm.event_triggers[{at}]");
+                all.triggers.extend(own_trigger(violations, &field, it, body, &own));
             }
         }
     }
@@ -179,6 +191,39 @@ fn check_steps(
     }
 }
 
+/// A trigger of a function itself.
+fn own_trigger(
+    violations: &mut Violations,
+    field: &str,
+    trigger: &FunctionTrigger,
+    body: &SingleFunction,
+    methods: &[&MethodPlan],
+) -> Option<TriggerPlan> {
+    let named = |it: &&&MethodPlan| trigger.method.as_ref().is_none_or(|name| it.name == *name);
+    let Some(method) = methods.iter().find(named) else {
+        let names: Vec<_> = methods.iter().map(|it| it.name.as_str()).collect();
+        let message = format!(
+            "{:?} isn't a binding of the function; it has: {}",
+            trigger.method.as_deref().unwrap_or_default(),
+            names.join(", ")
+        );
+        violations.add(format!("{field}.method"), message);
+        return None;
+    };
+    let collections = if trigger.collection_filters.is_empty() {
+        body.odgm.as_ref().map(|it| it.collections.clone()).unwrap_or_default()
+    } else {
+        trigger.collection_filters.clone()
+    };
+    Some(TriggerPlan {
+        method: method.name.clone(),
+        trigger_type: trigger.trigger_type.unwrap_or_default(),
+        collections,
+        async_execution: trigger.async_execution,
+        condition: method.condition.clone(),
+    })
+}
+
 /// A trigger that names a function calls the first of its methods.
 fn trigger(
     violations: &mut Violations,
@@ -196,6 +241,7 @@ fn trigger(
     };
     Some(TriggerPlan {
         method: method.name.clone(),
+        trigger_type: trigger.trigger_type.unwrap_or_default(),
         collections: trigger.collection_filters.clone(),
         async_execution: trigger.async_execution,
         condition: method.condition.clone(),

@@ -1,9 +1,11 @@
 //! Functions of a unit.
 
-use oprc_models::ResolvedFunction;
+use oprc_models::{self as model, ResolvedFunction};
 
 use super::{Source, constraints, container, macros, requirements};
-use crate::spec::{Access, Binding, FunctionConfig, FunctionSpec, OdgmIntegration, SingleFunction};
+use crate::spec::{
+    Access, Binding, FunctionConfig, FunctionSpec, FunctionTrigger, OdgmIntegration, SingleFunction,
+};
 
 pub(super) fn spec(source: &Source<'_>, resolved: &ResolvedFunction) -> FunctionSpec {
     let function = &resolved.function;
@@ -45,8 +47,18 @@ pub(super) fn spec(source: &Source<'_>, resolved: &ResolvedFunction) -> Function
             collections: it.collections.clone(),
             access_mode: it.access_mode.map(Into::into),
             caching_strategy: it.caching_strategy.map(Into::into),
+            event_triggers: it.event_triggers.iter().map(trigger).collect(),
         }),
         flow: function.flow.as_ref().map(|it| macros::spec(source, resolved, it)),
     };
     FunctionSpec { key: resolved.key.clone(), body }
+}
+
+fn trigger(trigger: &model::FunctionTrigger) -> FunctionTrigger {
+    FunctionTrigger {
+        method: trigger.method.clone(),
+        trigger_type: trigger.trigger_type.map(Into::into),
+        collection_filters: trigger.collections.clone(),
+        async_execution: trigger.async_execution,
+    }
 }

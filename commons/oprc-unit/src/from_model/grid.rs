@@ -74,6 +74,7 @@ fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> Ev
                 function_key: it.function.clone(),
                 collection_filters: it.collections.clone(),
                 async_execution: it.async_execution,
+                trigger_type: it.trigger_type.map(Into::into),
             })
             .collect(),
         batch_processing: events.batch.as_ref().map(|it| BatchProcessing {

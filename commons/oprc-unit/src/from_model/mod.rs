@@ -151,6 +151,7 @@ same! {
     SecurityLevel => SecurityLevel { Restricted, Baseline }
     ShardType => ShardType { Basic, Raft, Mst }
     StateType => StateType { Normal, Collection, Singleton }
+    TriggerType => TriggerType { StateChange, Create, Update, Delete }
 }
 
 fn state(class: &ResolvedClass) -> Option<StateSpec> {

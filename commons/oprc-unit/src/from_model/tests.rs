@@ -42,7 +42,7 @@ functions:
     config: {timeout: 2000, retries: 2, env: {STEP: "1"}}
     requirements: {throughput: 50, latency: 200, availability: 0.99, consistency: STRONG}
     constraints: {hardLatency: 5000, maxConcurrency: 50}
-    odgm: {collections: [things], accessMode: READ_ONLY, cachingStrategy: READ_THROUGH}
+    odgm: {collections: [things], accessMode: READ_ONLY, cachingStrategy: READ_THROUGH, eventTriggers: [{method: take, type: DELETE, collectionFilters: [things], async: true}, {}]}
   - {key: old, state: DISABLED, provision: {docker: {image: shop/old:1}}}
   - {key: rare, provision: {docker: {image: shop/rare:1}}}
   - {key: other, provision: {docker: {image: shop/other:1}}}
@@ -103,7 +103,7 @@ deployments:
         enabled: true
         maxTriggerDepth: 3
         triggerTimeout: 500
-        triggers: [{function: rare, collections: [things], async: true}, {function: other}]
+        triggers: [{function: rare, triggerType: CREATE, collections: [things], async: true}, {function: other}]
         batch: {size: 10, timeout: 20}
       routes: {far: {url: "http://far", stateless: true, standby: true}}
       storage: {class: fast, size: 1Gi}
@@ -174,7 +174,7 @@ fn every_field_reaches_the_unit() {
                 "config": {"timeout_ms": 2000, "retries": 2, "env": {"STEP": "1"}},
                 "requirements": {"min_throughput_rps": 50, "max_latency_ms": 200, "availability": 0.99, "consistency": "strong"},
                 "constraints": {"hard_latency_ms": 5000, "max_concurrency": 50},
-                "odgm": {"collections": ["things"], "access_mode": "read_only", "caching_strategy": "read_through"},
+                "odgm": {"collections": ["things"], "access_mode": "read_only", "caching_strategy": "read_through", "event_triggers": [{"method": "take", "trigger_type": "DELETE", "collection_filters": ["things"], "async_execution": true}, {}]},
             },
             {
                 "key": "checkout", "type": "MACRO", "bindings": [{"name": "checkout"}],
@@ -207,7 +207,7 @@ fn every_field_reaches_the_unit() {
             "cluster_id": "us", "node_id_prefix": "n",
             "event_processing": {
                 "enabled": true, "max_trigger_depth": 3, "trigger_timeout_ms": 500,
-                "event_triggers": [{"function_key": "rare", "collection_filters": ["things"], "async_execution": true}],
+                "event_triggers": [{"function_key": "rare", "collection_filters": ["things"], "async_execution": true, "trigger_type": "CREATE"}],
                 "batch_processing": {"batch_size": 10, "batch_timeout_ms": 20},
             },
             "invocation_routes": {"far": {"url": "http://far", "stateless": true, "standby": true}},

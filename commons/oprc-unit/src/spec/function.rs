@@ -382,7 +382,43 @@ unit_types! {
         access_mode?: Option<AccessMode>,
         /// What the function caches: `none`, `read_through` or `write_through`. Defaults to `none`.
         caching_strategy?: Option<CachingStrategy>,
+        /// Calls the function when objects of the class change, in addition to bindings with
+        /// `trigger_on_state_change` and to `odgm_config.event_processing`.
+        #[schemars(length(max = limits::TRIGGERS))]
+        event_triggers?: Vec<FunctionTrigger>,
     }
+
+    /// Calls a function when objects of its class change.
+    FunctionTrigger {
+        /// Name of the binding to call. Defaults to the first binding of the function.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        method?: Option<String>,
+        /// Changes that trigger the call: `STATE_CHANGE` (any), `CREATE`, `UPDATE` or `DELETE`. Defaults
+        /// to `STATE_CHANGE`.
+        trigger_type?: Option<TriggerType>,
+        /// Names of collections whose changes trigger the call; `*` matches any characters, such as
+        /// in `Order_*`. Defaults to the `collections` of the function, or else to all.
+        #[schemars(length(max = limits::COLLECTIONS), inner(length(min = 1, max = limits::NAME)))]
+        collection_filters?: Vec<String>,
+        /// Does not wait for the result of the call. Defaults to false.
+        async_execution?: bool,
+    }
+}
+
+/// Changes that trigger a call: `STATE_CHANGE` (any), `CREATE`, `UPDATE` or `DELETE`. Defaults to
+/// `STATE_CHANGE`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TriggerType {
+    /// Any change.
+    #[default]
+    StateChange,
+    /// An object was created.
+    Create,
+    /// The state of an object was changed.
+    Update,
+    /// An object was deleted.
+    Delete,
 }
 
 /// Access of a function to collections: `read_write`, `read_only` or `write_only`. Defaults to

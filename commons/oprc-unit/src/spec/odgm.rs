@@ -6,7 +6,7 @@ use oprc_models::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Consistency, EnvVar, Resources};
+use super::{Access, Consistency, EnvVar, Resources, TriggerType};
 
 unit_types! {
     /// State that the objects of a class have.
@@ -249,7 +249,8 @@ unit_types! {
         /// required latency but at least 1000, or to 5000 without a latency requirement.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         trigger_timeout_ms?: Option<i32>,
-        /// Triggers in addition to those of bindings with `trigger_on_state_change`.
+        /// Triggers in addition to those of bindings with `trigger_on_state_change` and of functions
+        /// (`odgm.event_triggers`).
         #[schemars(length(max = limits::TRIGGERS))]
         event_triggers?: Vec<EventTrigger>,
         /// Batching of changes. If omitted, batches have up to 100 changes or 1000 ms.
@@ -267,6 +268,9 @@ unit_types! {
         collection_filters?: Vec<String>,
         /// Does not wait for the result of the call. Defaults to false.
         async_execution?: bool,
+        /// Changes that trigger the call: `STATE_CHANGE` (any), `CREATE`, `UPDATE` or `DELETE`. Defaults
+        /// to `STATE_CHANGE`.
+        trigger_type?: Option<TriggerType>,
     }
 
     /// Batching of changes.

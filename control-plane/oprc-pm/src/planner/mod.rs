@@ -182,6 +182,12 @@ fn warn_of_lost_triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: 
         let bound = class.bindings.iter().filter(|it| it.trigger_on_state_change);
         let lost = bound.filter(|it| !runs(&it.function));
         warnings.extend(lost.map(|it| format!("{}/{}: {}", class.key, it.name, off(&it.function))));
+        let own_triggers = class.functions.iter().filter(|it| {
+            let odgm = it.function.odgm.as_ref();
+            odgm.is_some_and(|odgm| !odgm.event_triggers.is_empty())
+        });
+        let lost = own_triggers.filter(|it| !runs(&it.key));
+        warnings.extend(lost.map(|it| format!("{}/{}: {}", class.key, it.key, off(&it.key))));
     }
 }
 

@@ -78,7 +78,8 @@ fn triggers_are_selected() {
     .unwrap();
     let of = |collection, method: Option<&str>, depth| {
         let cause = Cause { method: method.map(str::to_owned), depth };
-        class.triggers(collection, &cause).map(|it| it.method.as_str()).collect::<Vec<_>>()
+        let triggers = class.triggers(collection, ChangeKind::Updated, &cause);
+        triggers.map(|it| it.method.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(of("Cart_data", None, 0), ["audit", "close"]);
     assert_eq!(of("Cart", None, 0), ["close"]);
@@ -91,6 +92,32 @@ fn triggers_are_selected() {
     for (pattern, text) in [("a*c", "abb"), ("", "a"), ("a", "ab"), ("*b", "abc")] {
         assert!(!matches(pattern, text), "{pattern} {text}");
     }
+}
+
+#[test]
+fn triggers_follow_changes_of_their_type() {
+    let mut class = class();
+    class.max_trigger_depth = 1;
+    class.triggers = serde_json::from_value(json!([
+        {"method": "any"}, {"method": "all", "type": "STATE_CHANGE"}, {"method": "new", "type": "CREATE"},
+        {"method": "set", "type": "UPDATE"}, {"method": "end", "type": "DELETE", "timeoutMs": 1},
+        {"method": "end", "type": "CREATE", "timeoutMs": 2},
+    ]))
+    .unwrap();
+    for (kind, expected) in [
+        (ChangeKind::Created, &["any", "all", "new", "end"][..]),
+        (ChangeKind::Updated, &["any", "all", "set"]),
+        (ChangeKind::Deleted, &["any", "all", "end"]),
+    ] {
+        let cause = Cause::default();
+        let found = class.triggers("Cart_data", kind, &cause).map(|it| it.method.as_str());
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{kind:?}");
+    }
+    let timeout = |kind| class.trigger("end", "Cart_data", kind).and_then(Trigger::timeout);
+    assert_eq!(timeout(ChangeKind::Deleted), Some(Duration::from_millis(1)));
+    assert_eq!(timeout(ChangeKind::Created), Some(Duration::from_millis(2)));
+    assert_eq!(timeout(ChangeKind::Updated), None);
+    assert!(serde_json::from_value::<Trigger>(json!({"method": "x", "type": "READ"})).is_err());
 }
 
 #[test]

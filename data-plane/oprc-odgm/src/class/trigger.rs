@@ -15,6 +15,8 @@ const MAX_BATCH: usize = 90;
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {
     pub method: String,
+    #[serde(rename = "type", default)]
+    pub trigger_type: TriggerType,
     /// Patterns of collections; `*` matches any characters. All, if there is none.
     #[serde(default)]
     pub collections: Vec<String>,
@@ -29,6 +31,26 @@ pub struct Trigger {
     timeout_ms: Option<u64>,
 }
 
+/// The changes that a trigger follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TriggerType {
+    #[default]
+    StateChange,
+    Create,
+    Update,
+    Delete,
+}
+
+/// What a change did to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ChangeKind {
+    Created,
+    Updated,
+    Deleted,
+}
+
 fn yes() -> bool {
     true
 }
@@ -38,9 +60,15 @@ fn optional_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 impl Trigger {
-    pub(super) fn concerns(&self, collection: &str) -> bool {
+    pub(super) fn concerns(&self, collection: &str, kind: ChangeKind) -> bool {
+        let is_followed = match self.trigger_type {
+            TriggerType::StateChange => true,
+            TriggerType::Create => kind == ChangeKind::Created,
+            TriggerType::Update => kind == ChangeKind::Updated,
+            TriggerType::Delete => kind == ChangeKind::Deleted,
+        };
         let matches = |pattern: &String| matches(pattern, collection);
-        self.collections.is_empty() || self.collections.iter().any(matches)
+        is_followed && (self.collections.is_empty() || self.collections.iter().any(matches))
     }
 
     pub fn timeout(&self) -> Option<Duration> {

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::{
     Expected, Invocation, ObjectId,
-    class::{Access, Class},
+    class::{Access, Class, TriggerType},
 };
 
 /// A function that records its calls.
@@ -239,6 +239,26 @@ async fn events_of_a_deleted_object_stay_before_those_of_a_new_one() {
     let (grid, _tasks) = running(&store, &with_trigger);
     delivered(&grid, 0).await;
     assert_eq!(function.kinds("a"), ["CREATED", "DELETED", "UPDATED", "UPDATED", "UPDATED"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_another_type_makes_no_event() {
+    let (function, store) = (Function::default(), Store::memory());
+    let mut class = class(&function, &["observe"]).await;
+    class.triggers[0].trigger_type = TriggerType::Delete;
+    // Nothing is delivered yet.
+    let grid = Grid::new(store.clone(), class.clone());
+    put(&grid, "a", 0).await;
+    put(&grid, "a", 1).await;
+    assert!(grid.store().list(EVENTS).await.unwrap().entries.is_empty());
+    let id = ObjectId::parse("a").unwrap();
+    grid.delete(None, &id, Expected::Exists).await.unwrap();
+    put(&grid, "a", 2).await;
+    grid.delete(None, &id, Expected::Exists).await.unwrap();
+    assert_eq!(grid.store().list(EVENTS).await.unwrap().entries.len(), 2);
+    let (grid, _tasks) = running(&store, &class);
+    delivered(&grid, 0).await;
+    assert_eq!(function.kinds("a"), ["DELETED", "DELETED"]);
 }
 
 async fn slow_class(function: &Function, triggers: Value) -> Class {

@@ -6,7 +6,7 @@ use super::{check, check_in, plain, platform, with};
 use crate::{
     class::{CollectionPlan, OdgmPlan},
     platform::{Platform, Profile},
-    spec::{Access, AccessPattern, PersistenceMode, ShardType},
+    spec::{Access, AccessPattern, PersistenceMode, ShardType, TriggerType},
 };
 
 /// A class with a data grid.
@@ -287,6 +287,50 @@ fn bindings_create_triggers() {
     assert!(found.triggers[0].async_execution);
 
     // A disabled function has no triggers.
+    let off = with(&spec, "/disabled_functions", json!(["f"]));
+    assert_eq!(plan(&off).triggers, []);
+}
+
+#[test]
+fn functions_have_triggers_of_their_own() {
+    let config = json!({"event_processing": {"event_triggers": [
+        {"function_key": "f", "trigger_type": "CREATE"}, {"function_key": "f"},
+    ]}});
+    let mut spec = grid(&config);
+    spec["odgm_config"]["collections"] = json!(["a", "b"]);
+    spec["functions"][0]["bindings"] =
+        json!([{"name": "x"}, {"name": "y", "condition": "args.n > 0"}]);
+    spec["functions"][0]["odgm"] = json!({"collections": ["b"], "event_triggers": [
+        {},
+        {"method": "y", "trigger_type": "DELETE", "collection_filters": ["a"], "async_execution": true},
+    ]});
+    let found = plan(&spec);
+    assert!(found.events);
+    let condition = Some("args.n > 0");
+    let triggers: Vec<_> = found
+        .triggers
+        .iter()
+        .map(|it| {
+            let collections = it.collections.join(",");
+            let condition = it.condition.as_deref();
+            (it.method.as_str(), it.trigger_type, collections, it.async_execution, condition)
+        })
+        .collect();
+    let expected = [
+        ("x", TriggerType::StateChange, "b".to_owned(), false, None),
+        ("y", TriggerType::Delete, "a".to_owned(), true, condition),
+        ("x", TriggerType::Create, String::new(), false, None),
+        ("x", TriggerType::StateChange, String::new(), false, None),
+    ];
+    assert_eq!(triggers, expected);
+
+    let unknown = with(&spec, "/functions/0/odgm/event_triggers/1/method", json!("z"));
+    let rejection = check(&unknown).unwrap_err();
+    let violation = &rejection.violations[0];
+    assert_eq!(violation.field, "functions[0].odgm.event_triggers[1].method");
+    assert!(violation.message.contains("it has: x, y"), "{violation:?}");
+    // A disabled function has no triggers.
+    spec["odgm_config"]["event_processing"] = Value::Null;
     let off = with(&spec, "/disabled_functions", json!(["f"]));
     assert_eq!(plan(&off).triggers, []);
 }

@@ -119,7 +119,10 @@ fn shop() -> Value {
                     {"name": "changed", "access": "PRIVATE", "trigger_on_state_change": true},
                 ],
             },
-            {"key": "total", "image": "i", "odgm": {"access_mode": "read_only"}},
+            {"key": "total", "image": "i", "odgm": {
+                "access_mode": "read_only",
+                "event_triggers": [{"trigger_type": "DELETE", "async_execution": true}],
+            }},
             {"key": "both", "type": "MACRO", "macro": {"steps": [
                 {"method": "add", "as": "added", "args": {"n": "1"}, "arg_refs": {"of": "$args.of"}},
                 {"method": "greet", "target": "$.owner", "inputs": ["added.n"]},
@@ -179,6 +182,7 @@ fn the_data_grid_knows_its_class() {
         }},
         "triggers": [
             {"method": "changed", "collections": ["Cart_data"], "async": false, "timeoutMs": 5000},
+            {"method": "total", "type": "DELETE", "collections": [], "async": true, "timeoutMs": 5000},
         ],
         "batch": {"size": 100, "timeoutMs": 1000},
         "references": {

@@ -99,10 +99,11 @@ fn warns_only_of_requirements_that_are_not_enforced() {
 }
 
 #[test]
-fn warns_of_state_change_bindings_of_disabled_functions() {
+fn warns_of_own_triggers_and_bindings_of_disabled_functions() {
     let warnings = |members: &str| {
         let text = format!(
-            "name: s\nversion: 1.0.0\nfunctions:\n  - {{key: f, provision: {{docker: {{image: i}}}}}}\n\
+            "name: s\nversion: 1.0.0\nfunctions:\n  - key: f\n    provision: {{docker: {{image: i}}}}\n    \
+             odgm: {{eventTriggers: [{{type: CREATE}}]}}\n\
              classes:\n  - key: C\n    stateSpec: {{}}\n    functions:\n      \
              - {{name: onChange, function: f, triggerOnStateChange: true, access: PRIVATE}}\n\
              deployments:\n  - key: d\n    class: C\n    members: [{members}]\n"
@@ -115,7 +116,9 @@ fn warns_of_state_change_bindings_of_disabled_functions() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("C/onChange: PRIVATE"), "{found:?}");
     let found = warnings("{id: 1, cluster: a, disabledFn: [f]}");
-    assert!(found.iter().any(|it| it.contains("f is disabled")), "{found:?}");
+    for of in ["C/onChange: f is disabled", "C/f: f is disabled"] {
+        assert!(found.iter().any(|it| it.starts_with(of)), "{of}: {found:?}");
+    }
 }
 
 #[test]

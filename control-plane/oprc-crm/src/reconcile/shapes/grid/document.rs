@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use oprc_unit::{
     MacroPlan, MethodPlan, OdgmPlan, TriggerPlan, ValidFunction, names,
-    spec::{Access, AccessMode, ClassReference, KeySpec, KeyType, StateType},
+    spec::{Access, AccessMode, ClassReference, KeySpec, KeyType, StateType, TriggerType},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -87,6 +87,8 @@ struct Step<'a> {
 #[serde(rename_all = "camelCase")]
 struct Trigger<'a> {
     method: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<TriggerType>,
     collections: &'a [String],
     #[serde(rename = "async")]
     async_execution: bool,
@@ -235,6 +237,7 @@ fn macro_of(plan: &MacroPlan) -> Macro<'_> {
 fn trigger<'a>(plan: &OdgmPlan, trigger: &'a TriggerPlan) -> Trigger<'a> {
     Trigger {
         method: &trigger.method,
+        kind: Some(trigger.trigger_type).filter(|it| *it != TriggerType::default()),
         collections: &trigger.collections,
         async_execution: trigger.async_execution,
         condition: trigger.condition.as_deref(),

@@ -117,6 +117,11 @@ document! {
         /// Error message if it is not running.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error_msg: Option<String>,
+        /// Whether it can work with the data grid of its class: `Connected` (the grid serves and the
+        /// function is ready) or `WaitingForDataGrid` (the grid doesn't serve). Absent if the function
+        /// is not ready for another reason, or if the class has no data grid.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub odgm_connection_status: Option<String>,
         /// The latest measurements; absent if CRM doesn't measure the function.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub nfr_compliance: Option<NfrCompliance>,

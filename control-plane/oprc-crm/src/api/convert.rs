@@ -183,6 +183,10 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
             reason: it.reason.clone().unwrap_or_default(),
             error_msg: it.message.clone().unwrap_or_default(),
             nfr_compliance: None,
+            odgm_connection_status: it
+                .odgm_connection_status
+                .map(|it| it.as_str().to_owned())
+                .unwrap_or_default(),
         }),
         odgm: status.odgm.as_ref().map(|it| wire::OdgmStatus {
             ready: it.ready,

@@ -159,6 +159,29 @@ pub struct FunctionStatus {
     /// Human-readable explanation of why the function is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether the function can work with the data grid of the class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub odgm_connection_status: Option<OdgmConnectionStatus>,
+}
+
+/// Whether a function can work with the data grid of its class: `Connected` (the grid serves and the
+/// function is ready) or `WaitingForDataGrid` (the grid doesn't serve). Omitted if the function is not
+/// ready for another reason, or if the class has no data grid.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OdgmConnectionStatus {
+    /// The grid serves and the function is ready.
+    Connected,
+    /// The grid doesn't serve.
+    WaitingForDataGrid,
+}
+
+impl OdgmConnectionStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "Connected",
+            Self::WaitingForDataGrid => "WaitingForDataGrid",
+        }
+    }
 }
 
 /// Status of the data grid of a class.

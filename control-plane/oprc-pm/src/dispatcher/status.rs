@@ -93,6 +93,7 @@ pub fn class_status(cluster: &str, class: &ClassRuntime, contact: Contact) -> Un
         invocation_url: text(function.public_url).or(text(function.invocation_url.clone())),
         cluster_url: text(function.invocation_url),
         error_msg: text(function.error_msg),
+        odgm_connection_status: text(function.odgm_connection_status),
         nfr_compliance: function.nfr_compliance.map(nfr::compliance),
         key: function.key,
     });
@@ -259,6 +260,18 @@ mod tests {
             },
         });
         assert_eq!(status["functions"][0]["nfrCompliance"], expected);
+    }
+
+    #[test]
+    fn reports_the_connection_of_functions_to_the_data_grid() {
+        let function = |connection: &str| wire::FunctionStatus {
+            odgm_connection_status: connection.to_owned(),
+            ..wire::FunctionStatus::default()
+        };
+        let functions = vec![function("WaitingForDataGrid"), function("")];
+        let status = document(Status { functions, ..Status::default() });
+        assert_eq!(status["functions"][0]["odgmConnectionStatus"], "WaitingForDataGrid");
+        assert_eq!(status["functions"][1].get("odgmConnectionStatus"), None);
     }
 
     #[test]

@@ -182,6 +182,9 @@ fn unit(unit: &UnitStatus, details: &Details, wide: bool) -> Tree {
         if let Some(url) = &function.invocation_url {
             title.push_str(&sanitize(&format!("  {url}")));
         }
+        if function.odgm_connection_status.as_deref() == Some("WaitingForDataGrid") {
+            title.push_str("  (waiting for the data grid)");
+        }
         let label = names::label(&function.key);
         tree.push(with_pods(title, &mut pods, |pod| pod.function == label));
     }
@@ -292,7 +295,11 @@ mod tests {
         };
         let mut deployment = sample();
         let unit = &mut deployment.status.units[0];
-        unit.functions.push(FunctionStatus { key: "Part ways".to_owned(), ..Default::default() });
+        unit.functions.push(FunctionStatus {
+            key: "Part ways".to_owned(),
+            odgm_connection_status: Some("WaitingForDataGrid".to_owned()),
+            ..FunctionStatus::default()
+        });
         let collections = vec!["Hello".to_owned()];
         unit.odgm = Some(GridStatus { replicas: 1, collections, ..GridStatus::default() });
         let hashed = names::label("Part ways");
@@ -311,7 +318,7 @@ mod tests {
              └─ class Hello  Degraded: ImagePull: no image\n      \
              ├─ function greet  DOWN  http://hello.default.svc\n      \
              │  └─ pod of-greet  , not ready\n      \
-             ├─ function Part ways  PENDING\n      \
+             ├─ function Part ways  PENDING  (waiting for the data grid)\n      \
              │  └─ pod of-hashed  , not ready\n      \
              ├─ odgm  DEPLOYING: replicas 1, collections Hello\n      \
              │  └─ pod of-  , not ready\n      \

@@ -154,6 +154,7 @@ fn status() -> Value {
                 "key": "increment", "unit": "counter.Counter..east", "cluster": "east",
                 "condition": "RUNNING", "invocationUrl": "http://east.example/increment",
                 "clusterUrl": "http://increment.oaas-dev.svc", "errorMsg": "slow",
+                "odgmConnectionStatus": "Connected",
             }],
             "odgm": {
                 "service": "http://odgm.oaas-dev.svc", "ready": true, "replicas": 2,

@@ -11,7 +11,7 @@ use super::{
     Facts,
 };
 use crate::{
-    crd::{FunctionStatus, OdgmStatus},
+    crd::{FunctionStatus, OdgmConnectionStatus, OdgmStatus},
     reason::Reason,
 };
 
@@ -31,6 +31,7 @@ pub(super) fn function_statuses(facts: &Facts<'_>) -> Vec<FunctionStatus> {
             completed: component.completed.then_some(class.identity.generation),
             reason,
             message,
+            odgm_connection_status: connection_status(component, facts.odgm.as_ref()),
         }
     });
     let passive = class.passive.iter().map(|passive| FunctionStatus {
@@ -39,6 +40,18 @@ pub(super) fn function_statuses(facts: &Facts<'_>) -> Vec<FunctionStatus> {
         ..FunctionStatus::default()
     });
     running.chain(passive).collect()
+}
+
+/// Functions start when enough nodes of the grid serve, and can't work with fewer.
+fn connection_status(
+    function: &Component,
+    grid: Option<&Component>,
+) -> Option<OdgmConnectionStatus> {
+    if grid?.serving {
+        function.ready.then_some(OdgmConnectionStatus::Connected)
+    } else {
+        Some(OdgmConnectionStatus::WaitingForDataGrid)
+    }
 }
 
 /// Reason and message of a component's problem.

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::{
     super::{Action, EventRecord, remaining},
-    cluster::Cluster,
+    cluster::{Cluster, Key},
     specs,
 };
 use crate::{
-    crd::{AVAILABLE, ClassRuntimeStatus, DEGRADED, GRID_KEY, PROGRESSING, Phase},
+    crd::{
+        AVAILABLE, ClassRuntimeStatus, DEGRADED, GRID_KEY, OdgmConnectionStatus, PROGRESSING, Phase,
+    },
     kinds::{DEPLOYMENT, DISRUPTION_BUDGET, JOB, SERVICE, STATEFUL_SET},
     reason::{Failure, Reason},
 };
@@ -76,10 +78,28 @@ fn functions_wait_for_the_data_grid() {
         };
         assert_eq!(names.iter().find(of_function).map(String::as_str), function);
         assert_eq!(cluster.phase(), (phase, "WaitingForDataGrid".to_owned()));
+        let connection = |cluster: &Cluster| cluster.status().functions[0].odgm_connection_status;
+        assert_eq!(connection(&cluster), Some(OdgmConnectionStatus::WaitingForDataGrid));
         cluster.stopped.clear();
         cluster.converge();
         assert_eq!(cluster.phase().0, Phase::Available);
+        assert_eq!(connection(&cluster), Some(OdgmConnectionStatus::Connected));
+
+        let is_grid =
+            |(kind, name): &Key| name == "shop-odgm" && [DEPLOYMENT, STATEFUL_SET].contains(kind);
+        let grid = cluster.keys().into_iter().find(is_grid).unwrap();
+        let mut object = cluster.object(&grid).unwrap().clone();
+        for field in ["readyReplicas", "availableReplicas"] {
+            object["status"][field] = json!(0);
+        }
+        cluster.put(&grid, object);
+        cluster.reconcile();
+        assert_eq!(connection(&cluster), Some(OdgmConnectionStatus::WaitingForDataGrid));
     }
+    let mut alone = fixed(1);
+    alone["addons"] = json!([]);
+    let status = Cluster::with(&alone).status();
+    assert_eq!(status.functions[0].odgm_connection_status, None);
 }
 
 #[test]

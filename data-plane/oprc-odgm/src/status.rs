@@ -161,6 +161,7 @@ impl StatusService {
             };
             nodes.push(node(&self.config.node_id, &self.config.address, state, Instant::now()));
         }
+        nodes.sort_by(|left, right| left.node_id.cmp(&right.node_id));
         let leader = status.leader().and_then(|it| index_of(&it.name));
         let collections = self.config.collections.iter();
         let active = collections.map(|it| {

@@ -14,7 +14,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use crate::harness::{Answer, Poll, TestGrid};
+use crate::{
+    harness::{Answer, TestGrid},
+    poll::Poll,
+};
 
 fn ids(count: usize) -> Vec<String> {
     (0..count).map(|it| format!("object-{it}")).collect()

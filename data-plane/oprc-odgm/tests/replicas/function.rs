@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 
-use crate::harness::LIMIT;
+use crate::poll::LIMIT;
 
 /// The functions of the class. `add` counts, and `gated` counts after the gate has opened. `once` is like
 /// `gated`, but refuses a call that it gets again.

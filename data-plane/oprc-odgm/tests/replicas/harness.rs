@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -29,11 +29,12 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 use tonic::{Status, transport::Endpoint};
 
-use crate::{authority::Authority, function::Function};
+use crate::{
+    authority::Authority,
+    function::Function,
+    poll::{LIMIT, Poll},
+};
 
-/// Of states that a busy machine reaches late.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The most nodes that a test has.
 const MAX_NODES: u8 = 5;
 const PORT: u16 = 8081;
@@ -386,21 +387,6 @@ impl Drop for TestGrid {
 /// The addresses of all nodes.
 fn hosts(network: &str) -> Vec<String> {
     (0..MAX_NODES).map(|it| format!("{network}.1{it}")).collect()
-}
-
-/// Repeats something until it succeeds or too much time has passed.
-pub(crate) struct Poll(Instant);
-
-impl Poll {
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Waits before the next attempt. Panics if it is too late.
-    pub(crate) async fn next(&self, describe: impl FnOnce() -> String) {
-        assert!(self.0.elapsed() < LIMIT, "not within {LIMIT:?}: {}", describe());
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
 }
 
 /// The etcd that the sandbox has built last.

@@ -13,4 +13,5 @@ mod harness;
 mod macros;
 mod membership;
 mod metrics;
+mod poll;
 mod security;

@@ -12,7 +12,7 @@ OPRC := $(BUILT)/oprc
 IMAGES := hello-fn oprc-crm oprc-odgm oprc-pm oprc-proxy sample-fns
 # For tests and benchmarks the whole workspace is built, so that they reuse the same features and crates.
 PROGRAMS := $(if $(filter dev release,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
-BENCHES := analyzer class_start crm function_proxy nfr pm proxy
+BENCHES := analyzer class_start crm function_proxy grid nfr pm proxy
 # Name of the sandbox cluster; set it to run a second one.
 NAME ?= oprc
 # Number of clusters that `make up` creates.

@@ -396,7 +396,7 @@ fn analyzer(provider: Counting, server: &Arc<ApiServer>, newest: i64) -> Analyze
         },
         frozen: false,
         usage_range: USAGE_RANGE,
-        usage_queries: usage_queries(&BTreeMap::new(), None, "function"),
+        usage_queries: usage_queries(&BTreeMap::new(), None, &["function", "odgm"]),
         range: RANGE,
         step: STEP,
         scrape_interval: SCRAPE_INTERVAL,

@@ -15,9 +15,9 @@
 )]
 
 use std::{
-    env, fs,
+    env,
     net::Ipv4Addr,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{Request, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use oprc_tests::{eventually, program};
+use oprc_tests::{eventually, process::Running, program};
 use tokio::{net::TcpStream, task::JoinSet};
 
 /// Set in the network namespace.
@@ -53,45 +53,16 @@ fn main() -> ExitCode {
     if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A program that is killed in the end.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    /// CPU time used so far.
-    fn cpu(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        let after_name = stat.rsplit(')').next().unwrap();
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let ticks: u64 = [11, 12].iter().map(|&at| fields[at].parse::<u64>().unwrap()).sum();
-        Duration::from_millis(ticks * 10)
-    }
-
-    /// Resident memory in megabytes.
-    fn resident(&self) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1000.0
-    }
+fn start(command: &mut Command) -> Running {
+    Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 #[tokio::main]
 async fn inside() -> ExitCode {
-    let function =
-        Running::start(Command::new(program("hello-fn")).env("PORT", FUNCTION.to_string()));
+    let function = start(Command::new(program("hello-fn")).env("PORT", FUNCTION.to_string()));
     let mut command = Command::new(program("oprc-proxy"));
-    let proxy = Running::start(command.env("OPRC_PROXY_APP_PORT", FUNCTION.to_string()));
-    let queue_proxy = Running::start(&mut queue_proxy_command());
+    let proxy = start(command.env("OPRC_PROXY_APP_PORT", FUNCTION.to_string()));
+    let queue_proxy = start(&mut queue_proxy_command());
     for port in [FUNCTION, PROXY, QUEUE_PROXY] {
         eventually("a response", Duration::from_secs(20), || async move {
             let mut sender = connect(port).await?;

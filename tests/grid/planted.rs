@@ -116,6 +116,10 @@ impl Backend for Planted {
         self.visible.get(key).await
     }
 
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        self.visible.get_many(keys).await
+    }
+
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
         self.visible.range(prefix, after, limit).await
     }

@@ -18,6 +18,7 @@ pub mod load;
 pub mod manifest;
 pub mod objects;
 pub mod pm;
+pub mod process;
 pub mod prometheus;
 pub mod proof;
 pub mod relay;

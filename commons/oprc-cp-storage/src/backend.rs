@@ -15,9 +15,15 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 pub trait Backend: Send + Sync + 'static {
     /// See [`crate::Store::get`].
     async fn get(&self, key: &str) -> Result<Option<Entry>>;
+    /// See [`crate::Store::get_many`].
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>>;
     /// See [`crate::Store::get_stale`].
     async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
         self.get(key).await
+    }
+    /// See [`crate::Store::get_many_stale`].
+    async fn get_many_stale(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        self.get_many(keys).await
     }
     /// See [`crate::Store::range`].
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page>;

@@ -30,6 +30,11 @@ impl Backend for Memory {
         Ok(self.state.lock().entries.get(key).cloned())
     }
 
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        let state = self.state.lock();
+        Ok(keys.iter().map(|key| state.entries.get(key).cloned()).collect())
+    }
+
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
         let state = self.state.lock();
         let mut found = state

@@ -7,6 +7,7 @@ use crate::{
     key::{check_identity, check_key, check_prefix, check_range},
     memory::Memory,
     redb::Redb,
+    transaction::check_operations,
 };
 
 /// A transactional store of entries. Cheap to clone.
@@ -40,11 +41,23 @@ impl Store {
         self.backend.get(key).await
     }
 
+    /// Entries by key, all read at one revision: as many as keys, in the same order.
+    pub async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        check_keys(keys)?;
+        self.backend.get_many(keys).await
+    }
+
     /// An entry as this process's member of the store knows it, which may be an older state. Succeeds
     /// even if a majority of the members is unreachable.
     pub async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
         check_key(key)?;
         self.backend.get_stale(key).await
+    }
+
+    /// Like [`Store::get_stale`], all at one revision.
+    pub async fn get_many_stale(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        check_keys(keys)?;
+        self.backend.get_many_stale(keys).await
     }
 
     /// The number of entries whose keys start with the prefix.
@@ -100,6 +113,11 @@ impl Store {
     pub async fn close(&self) {
         self.backend.close().await;
     }
+}
+
+fn check_keys(keys: &[String]) -> Result<()> {
+    check_operations(keys.len(), "reads")?;
+    keys.iter().try_for_each(|key| check_key(key))
 }
 
 impl std::fmt::Debug for Store {

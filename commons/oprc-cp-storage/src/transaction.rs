@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{Change, Error, Fence, Lease, Result, Revision, key::check_key};
 
-/// The maximum number of checks, and of changes, in a transaction. etcd accepts 128 of each.
+/// The maximum number of checks, of changes, and of reads, in a transaction. etcd accepts 128 of each.
 pub const MAX_OPERATIONS: usize = 100;
 /// The maximum size of the keys and values of a transaction. etcd accepts 1.5 MiB.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -37,6 +37,14 @@ pub struct Transaction {
     pub changes: Vec<Change>,
     /// The lease that the caller must still hold.
     pub fence: Option<Fence>,
+}
+
+pub(crate) fn check_operations(count: usize, what: &str) -> Result<()> {
+    if count > MAX_OPERATIONS {
+        let what = format!("a transaction of {count} {what}");
+        return Err(Error::TooLarge { what, limit: MAX_OPERATIONS.to_string() });
+    }
+    Ok(())
 }
 
 impl Transaction {
@@ -72,12 +80,8 @@ impl Transaction {
 
     /// The limits are the same for all back ends.
     pub(crate) fn check_limits(&self) -> Result<()> {
-        for (count, what) in [(self.checks.len(), "checks"), (self.changes.len(), "changes")] {
-            if count > MAX_OPERATIONS {
-                let what = format!("a transaction of {count} {what}");
-                return Err(Error::TooLarge { what, limit: MAX_OPERATIONS.to_string() });
-            }
-        }
+        check_operations(self.checks.len(), "checks")?;
+        check_operations(self.changes.len(), "changes")?;
         let keys = self.checks.iter().map(|(key, _)| key.as_str());
         keys.chain(self.changes.iter().map(Change::key)).try_for_each(check_key)?;
         let bytes = self.bytes();

@@ -27,7 +27,7 @@ use crate::{
     http_client::HttpClient,
     metrics::Metrics,
     object_change::Found,
-    record::{decode, object_key, objects_prefix},
+    record::{object_key, objects_prefix},
     replica::Replica,
     results::Results,
     turns::Turns,
@@ -210,9 +210,7 @@ impl Grid {
         let key = Self::key(class, collection, id)?;
         let collection = class.collection(collection)?.to_owned();
         let entry = self.store.get(&key).await?;
-        let version = entry.as_ref().map(|it| it.version);
-        let record = entry.map(|it| decode(&key, &it.value)).transpose()?;
-        Ok(Found { collection, id: id.clone(), key, record, version })
+        Found::decode(collection, id.clone(), key, entry)
     }
 }
 

@@ -16,7 +16,6 @@ use crate::{
     invocation::{Invocation, Outcome},
     object_change::{Found, ObjectChange},
     once::Once,
-    record::{InvocationRecord, decode},
 };
 
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 256 << 10;
@@ -29,6 +28,23 @@ pub(crate) struct MethodCall<'a> {
     /// Identifies the call to the function; the same in each attempt.
     pub(crate) id: String,
     pub(crate) deadline: Instant,
+}
+
+/// Where an attempt reads the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// This node's member of a replicated store: cheap, but the state may be old.
+    OwnMember,
+    Store,
+}
+
+/// The answer of a function, and what is to be stored.
+struct Answered {
+    outcome: Outcome,
+    change: PreparedChange,
+    is_changed: bool,
+    /// The period and the bytes of a result that is kept.
+    kept: Option<(i64, usize)>,
 }
 
 pub(crate) fn check_arguments(args: &Value) -> Result<(), Error> {
@@ -136,10 +152,25 @@ impl Grid {
         let _turn = self.turns.take(&key).await?;
         let begun =
             MethodCall { class, method, call, id, deadline: deadline(call, method.timeout()) };
+        let is_replicated = self.replica().is_some();
+        let first = if is_replicated { Source::OwnMember } else { Source::Store };
+        self.call_from(&begun, &key, first).await
+    }
+
+    /// The owner's member of a replicated store has all commits of former owners, so the first attempt
+    /// may read from it alone. Later ones don't rely on that.
+    async fn call_from(
+        &self,
+        begun: &MethodCall<'_>,
+        key: &str,
+        first: Source,
+    ) -> Result<(Outcome, Option<EventWaiter>), Error> {
+        let mut source = first;
         for _ in 0..MAX_ATTEMPTS {
-            if let Some(done) = self.attempt(&begun, &key).await? {
+            if let Some(done) = self.attempt(begun, key, source).await? {
                 return Ok(done);
             }
+            source = Source::Store;
         }
         Err(changes_too_often())
     }
@@ -149,48 +180,44 @@ impl Grid {
         &self,
         begun: &MethodCall<'_>,
         key: &str,
+        source: Source,
     ) -> Result<Option<(Outcome, Option<EventWaiter>)>, Error> {
-        let MethodCall { class, method, call, .. } = begun;
+        let MethodCall { class, call, .. } = begun;
         let (fence, invocation) = (self.fence(key)?, &new_id());
         let once =
             call.idempotency_key.as_deref().map(|it| Once::new(call, key, it)).transpose()?;
+        // In one read, because each takes a round trip.
+        let results = once.iter().flat_map(|it| it.keys(it.began));
+        let keys: Vec<_> = [key.to_owned()].into_iter().chain(results).collect();
+        let entries = match source {
+            Source::OwnMember => self.store().get_many_stale(&keys).await?,
+            Source::Store => self.store().get_many(&keys).await?,
+        };
+        let mut entries = entries.into_iter();
+        let object = entries.next().flatten();
         if let Some(once) = &once {
-            if let Some(outcome) = self.earlier(once).await? {
+            if let Some(outcome) = once.earlier(entries.flatten())? {
                 return Ok(Some((outcome, None)));
             }
             self.results.check()?;
         }
-        let found = self.read(class, call.collection.as_deref(), &call.id).await?;
-        call.expected.check(found.version())?;
-        let state = found.state(class)?;
-        check_condition(method.condition.as_ref(), call, &found, &state)?;
-        let (result, state) = self.call_function(begun, &found, &state).await?;
-        let is_changed = state.as_ref().is_some_and(|it| found.is_other(it));
-        if is_changed && method.immutable {
-            return Err(Error::Immutable(call.method.clone()));
-        }
-        let PreparedChange { mut transaction, waiter } = if is_changed {
-            let cause = Cause { method: Some(call.method.clone()), depth: call.origin.depth };
-            let change = ObjectChange { found: &found, state, invocation, cause };
-            self.prepare(class, &change, EventBound::Checked).await?
-        } else {
-            PreparedChange {
-                transaction: Transaction::new().check(key, found.check()),
-                waiter: None,
+        let collection = class.collection(call.collection.as_deref())?.to_owned();
+        let found = Found::decode(collection, call.id.clone(), key.to_owned(), object)?;
+        let answered = self.answer(begun, &found, once.as_ref(), invocation).await;
+        // A commit checks the version. Without one, the object must still be as it was read.
+        let has_commit =
+            answered.as_ref().is_ok_and(|it| !it.change.transaction.changes.is_empty());
+        if source == Source::OwnMember && !has_commit {
+            let newest = self.store().get(key).await?;
+            if newest.map(|it| it.version) != found.version {
+                return Ok(None);
             }
-        };
-        let mut kept = None;
-        if let Some(once) = &once {
-            let (with_result, bytes) = once.record(transaction, &result)?;
-            transaction = with_result;
-            kept = Some((once.began, bytes));
         }
-        let mut outcome =
-            Outcome { result, version: found.version(), repeated: false, triggers_pending: false };
-        if transaction.changes.is_empty() {
+        let Answered { mut outcome, change, is_changed, kept } = answered?;
+        if !has_commit {
             return Ok(Some((outcome, None)));
         }
-        match self.commit(transaction, fence, &found, invocation).await? {
+        match self.commit(change.transaction, fence, &found, invocation).await? {
             Committed::Conflict => Ok(None),
             Committed::At(revision) => {
                 if let Some((period, bytes)) = kept {
@@ -199,23 +226,53 @@ impl Grid {
                 if is_changed {
                     outcome.version = Some(revision.0);
                 }
-                Ok(Some((outcome, waiter)))
+                Ok(Some((outcome, change.waiter)))
             }
         }
     }
 
+    /// Calls the function and prepares what is to be stored.
+    async fn answer(
+        &self,
+        begun: &MethodCall<'_>,
+        found: &Found,
+        once: Option<&Once>,
+        invocation: &str,
+    ) -> Result<Answered, Error> {
+        let MethodCall { class, method, call, .. } = begun;
+        call.expected.check(found.version())?;
+        let state = found.state(class)?;
+        check_condition(method.condition.as_ref(), call, found, &state)?;
+        let (result, state) = self.call_function(begun, found, &state).await?;
+        let is_changed = state.as_ref().is_some_and(|it| found.is_other(it));
+        if is_changed && method.immutable {
+            return Err(Error::Immutable(call.method.clone()));
+        }
+        let mut change = if is_changed {
+            let cause = Cause { method: Some(call.method.clone()), depth: call.origin.depth };
+            let change = ObjectChange { found, state, invocation, cause };
+            self.prepare(class, &change, EventBound::Checked).await?
+        } else {
+            PreparedChange {
+                transaction: Transaction::new().check(&found.key, found.check()),
+                waiter: None,
+            }
+        };
+        let mut kept = None;
+        if let Some(once) = once {
+            let (with_result, bytes) = once.record(change.transaction, &result)?;
+            change.transaction = with_result;
+            kept = Some((once.began, bytes));
+        }
+        let outcome =
+            Outcome { result, version: found.version(), repeated: false, triggers_pending: false };
+        Ok(Answered { outcome, change, is_changed, kept })
+    }
+
     /// The outcome of an earlier call with the same idempotency key.
     pub(crate) async fn earlier(&self, once: &Once) -> Result<Option<Outcome>, Error> {
-        for key in once.keys(once.began) {
-            let Some(entry) = self.store().get(&key).await? else { continue };
-            let record: InvocationRecord = decode(&key, &entry.value)?;
-            if record.fingerprint != once.fingerprint {
-                return Err(Error::IdempotencyKeyReused);
-            }
-            let (result, repeated) = (record.result, true);
-            return Ok(Some(Outcome { result, version: None, repeated, triggers_pending: false }));
-        }
-        Ok(None)
+        let keys: Vec<_> = once.keys(once.began).collect();
+        once.earlier(self.store().get_many(&keys).await?.into_iter().flatten())
     }
 
     /// The result and the new state of the object.
@@ -242,3 +299,6 @@ impl Grid {
         Ok((reply.result, state))
     }
 }
+
+#[cfg(test)]
+mod tests;

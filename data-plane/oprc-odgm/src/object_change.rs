@@ -4,14 +4,14 @@ use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
 use oprc_condition::Input;
-use oprc_cp_storage::{Check, Revision};
+use oprc_cp_storage::{Check, Entry, Revision};
 use serde_json::json;
 
 use crate::{
     Error, ObjectId,
     class::{Cause, ChangeKind, Class, Method, State, StateType, Trigger},
     equality::same_state,
-    record::{EventRecord, ObjectRecord},
+    record::{EventRecord, ObjectRecord, decode},
 };
 
 /// The longest time that a caller waits for triggers.
@@ -27,6 +27,18 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// `entry` is none if the object doesn't exist.
+    pub(crate) fn decode(
+        collection: String,
+        id: ObjectId,
+        key: String,
+        entry: Option<Entry>,
+    ) -> Result<Self, Error> {
+        let version = entry.as_ref().map(|it| it.version);
+        let record = entry.map(|it| decode(&key, &it.value)).transpose()?;
+        Ok(Self { collection, id, key, record, version })
+    }
+
     pub(crate) fn version(&self) -> Option<u64> {
         self.version.map(|it| it.0)
     }

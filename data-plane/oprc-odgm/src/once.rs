@@ -1,13 +1,13 @@
 //! Calls with an idempotency key.
 
 use jiff::Timestamp;
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::{Check, Entry, Transaction};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Error, Invocation,
-    record::{InvocationRecord, encode, invocation_key, period, short_digest},
+    Error, Invocation, Outcome,
+    record::{InvocationRecord, decode, encode, invocation_key, period, short_digest},
 };
 
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
@@ -18,7 +18,7 @@ const MAX_PERIODS: i64 = 50;
 pub(crate) struct Once {
     object_key: String,
     key: String,
-    pub(crate) fingerprint: String,
+    fingerprint: String,
     /// The period in which the call began.
     pub(crate) began: i64,
 }
@@ -50,6 +50,20 @@ impl Once {
     pub(crate) fn keys(&self, until: i64) -> impl Iterator<Item = String> + '_ {
         let first = (self.began - 1).max(until - MAX_PERIODS);
         (first..=until + 1).map(|it| invocation_key(it, &self.object_key, &self.key))
+    }
+
+    /// The outcome of an earlier call, from the results that were found.
+    pub(crate) fn earlier(
+        &self,
+        mut found: impl Iterator<Item = Entry>,
+    ) -> Result<Option<Outcome>, Error> {
+        let Some(Entry { key, value, .. }) = found.next() else { return Ok(None) };
+        let record: InvocationRecord = decode(&key, &value)?;
+        if record.fingerprint != self.fingerprint {
+            return Err(Error::IdempotencyKeyReused);
+        }
+        let (result, repeated) = (record.result, true);
+        Ok(Some(Outcome { result, version: None, repeated, triggers_pending: false }))
     }
 
     /// Adds the result to a transaction, and returns the bytes that are kept of it.

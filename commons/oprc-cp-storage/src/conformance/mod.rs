@@ -26,6 +26,7 @@ macro_rules! conformance_tests {
         $crate::conformance_tests!(@tests $open;
             entries::keep_keys_and_values_unchanged,
             entries::get_a_new_version_with_every_write,
+            entries::are_read_together_at_one_revision,
             transactions::report_the_failed_check_and_change_nothing,
             transactions::are_atomic_for_readers,
             transactions::lose_no_concurrent_updates,

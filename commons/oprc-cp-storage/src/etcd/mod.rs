@@ -87,6 +87,14 @@ impl Backend for Etcd {
         self.0.get(key).await
     }
 
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        self.0.get_many(keys, false).await
+    }
+
+    async fn get_many_stale(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        self.0.get_many(keys, true).await
+    }
+
     async fn get_stale(&self, key: &str) -> Result<Option<Entry>> {
         self.0.get_stale(key).await
     }

@@ -6,10 +6,13 @@ use async_trait::async_trait;
 
 use super::{
     Client,
-    api::{KeyValue, RangeRequest, RangeResponse, kv_client::KvClient},
+    api::{
+        KeyValue, RangeRequest, RangeResponse, TxnRequest, kv_client::KvClient, request_op::Request,
+    },
     auth::with_token,
     call::Retry,
     end_of, header_revision, number, revision,
+    write::{first_found, operation},
 };
 use crate::{Entry, Error, MAX_BYTES, Page, Result, Revision, snapshot::ReadSnapshot};
 
@@ -37,6 +40,28 @@ impl Client {
         let request = RangeRequest { key: self.key(key), ..Default::default() };
         let found = self.send_range(request).await?.kvs.into_iter().next();
         found.map(|found| self.entry(found)).transpose()
+    }
+
+    /// Reads in one transaction, without asking the other members if `serializable`.
+    pub(super) async fn get_many(
+        &self,
+        keys: &[String],
+        serializable: bool,
+    ) -> Result<Vec<Option<Entry>>> {
+        let get = |key: &String| {
+            let range = RangeRequest { key: self.key(key), serializable, ..Default::default() };
+            operation(Request::RequestRange(range))
+        };
+        let request = TxnRequest { success: keys.iter().map(get).collect(), ..Default::default() };
+        let response = self
+            .call(Retry::Always, async |channel, token| {
+                let mut client =
+                    KvClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
+                client.txn(with_token(request.clone(), token)).await
+            })
+            .await?;
+        let found = response.responses.into_iter().map(first_found);
+        found.map(|found| found.map(|it| self.entry(it)).transpose()).collect()
     }
 
     /// Reads from the member that is called, without asking the others.

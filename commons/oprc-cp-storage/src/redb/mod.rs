@@ -122,6 +122,11 @@ impl Backend for Redb {
         self.read(|database| read::get(database, key)).await
     }
 
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        let keys = keys.to_vec();
+        self.read(|database| read::get_many(database, keys)).await
+    }
+
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.read(move |database| read::range(database, &prefix, after.as_deref(), limit)).await

@@ -16,6 +16,18 @@ pub(super) fn get(database: &Database, key: String) -> Result<Option<Entry>, red
     Ok(found.map(|found| entry(key, found.value())))
 }
 
+pub(super) fn get_many(
+    database: &Database,
+    keys: Vec<String>,
+) -> Result<Vec<Option<Entry>>, redb::Error> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    let get = |key: String| {
+        let found = entries.get(key.as_str())?;
+        Ok(found.map(|found| entry(key, found.value())))
+    };
+    keys.into_iter().map(get).collect()
+}
+
 pub(super) fn range(
     database: &Database,
     prefix: &str,

@@ -73,6 +73,9 @@ impl Backend for Frail {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
         self.store.get(key).await
     }
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
+        self.store.get_many(keys).await
+    }
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
         let cut = self.cuts.borrow().clone();
         match cut {

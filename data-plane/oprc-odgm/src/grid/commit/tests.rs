@@ -38,6 +38,9 @@ impl Backend for FaultyStore {
         self.inner.get(key).await
     }
 
+    async fn get_many(&self, keys: &[String]) -> StoreResult<Vec<Option<Entry>>> {
+        self.inner.get_many(keys).await
+    }
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> StoreResult<Page> {
         self.inner.range(prefix, after, limit).await
     }

@@ -32,8 +32,9 @@ const FORMAT: u32 = 1;
 /// Records that are read at once.
 const PAGE: usize = 64;
 const NDJSON: &str = "application/x-ndjson";
-/// The prefixes of the keys of all records of a backup.
-const PREFIXES: [&str; 5] = [OBJECTS, EVENTS, PARKED, INVOCATIONS, RUNS];
+/// The prefixes of the keys of all records of a backup, in the order in which they are restored: calls may
+/// be repeated, and events delivered, before the end.
+const PREFIXES: [&str; 5] = [INVOCATIONS, RUNS, PARKED, EVENTS, OBJECTS];
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

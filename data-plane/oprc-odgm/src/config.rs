@@ -8,6 +8,7 @@ use std::{
     str::FromStr,
 };
 
+use oprc_cp_storage::EtcdMember;
 use serde::Deserialize;
 
 /// One record of ownership is stored for each.
@@ -65,6 +66,12 @@ impl ReplicaConfig {
         format!("{set}-{index}")
     }
 
+    /// The index of the node of a member, which has no name before it has started.
+    pub(crate) fn index_of_member(&self, member: &EtcdMember) -> Option<u32> {
+        let has_url = |index: &u32| member.peer_urls.contains(&self.etcd_peer_url(*index));
+        index_of(&member.name).or_else(|| (0..MAX_MEMBERS).find(has_url))
+    }
+
     pub fn host_of(&self, index: u32) -> String {
         self.host_pattern.replace("{index}", &index.to_string())
     }
@@ -79,6 +86,9 @@ impl ReplicaConfig {
         format!("https://{}:{}", self.host_of(index), self.etcd_peer_port)
     }
 }
+
+/// A grid has no more members.
+pub(crate) const MAX_MEMBERS: u32 = 9;
 
 /// The index at the end of the name of a node.
 pub(crate) fn index_of(name: &str) -> Option<u32> {

@@ -74,7 +74,9 @@ impl Grid {
         let origin = call.origin.extended(&marker, deadline)?;
         let mut run = match self.earlier_run(&id, call).await? {
             Some(mut earlier) => {
-                earlier.record.deadline = deadline;
+                (earlier.record.deadline, earlier.record.failure) = (deadline, None);
+                // It must not be forgotten while it runs, and is resumed after a crash.
+                self.save_run(&mut earlier).await?;
                 earlier
             }
             None => self.begin_run(class, spec, call, id, &origin).await?,

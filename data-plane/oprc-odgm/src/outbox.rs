@@ -25,7 +25,8 @@ use self::queue::{Delivery, ObjectQueue};
 use crate::{
     Error, Grid,
     record::{
-        EVENTS, PARKED, ParkedRecord, decode, encode, events_prefix, parked_key, parse_event_key,
+        EVENTS, PARKED, ParkedRecord, decode, encode, event_key, events_prefix, parked_key,
+        parse_event_key,
     },
     stored_event::StoredEvent,
     trigger_call::batch_of,
@@ -312,7 +313,7 @@ pub async fn retry(grid: &Grid, key: &str) -> Result<(), Error> {
 
 /// Deletes a parked event, so that the later ones of its object are delivered.
 pub async fn discard(grid: &Grid, key: &str) -> Result<(), Error> {
-    let (object, _) = parse_event_key(key).ok_or_else(|| Error::NotFound(key.to_owned()))?;
+    let (object, number) = parse_event_key(key).ok_or_else(|| Error::NotFound(key.to_owned()))?;
     let mut transaction = Transaction::new()
         .check(parked_key(key), Check::Exists)
         .delete(parked_key(key))
@@ -322,6 +323,9 @@ pub async fn discard(grid: &Grid, key: &str) -> Result<(), Error> {
     if let Some(next) = page.entries.into_iter().next() {
         transaction =
             transaction.check(&next.key, Check::Version(next.version)).put(next.key, next.value);
+    } else {
+        // One that is stored meanwhile would not be noticed.
+        transaction = transaction.check(event_key(object, number + 1), Check::Absent);
     }
     unpark(grid, key, transaction).await
 }

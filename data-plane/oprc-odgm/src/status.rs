@@ -180,7 +180,8 @@ impl StatusService {
             store_bytes: status.own.as_ref().map_or(0, |it| it.bytes_in_use),
             store_quota_bytes: config.etcd_quota_bytes,
             low_on_space: cluster.is_low_on_space(),
-            desired_members: desired,
+            // Without a majority the members that are known may be outdated.
+            desired_members: if cluster.has_quorum() { desired } else { 0 },
             needed_nodes: needed_nodes(status.members.iter().map(|it| it.name.as_str())),
             ..info
         }

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::objects;
 
-const DURATION: Duration = Duration::from_secs(2);
+const DURATION: Duration = Duration::from_millis(1500);
 
 /// What clients do.
 #[derive(Clone, Copy, Debug)]

@@ -103,7 +103,7 @@ impl Servers {
         match engine {
             Engine::Memory => servers.restore(objects).await,
             Engine::Redb => {}
-            Engine::Etcd => servers.fill(0..objects).await,
+            Engine::Etcd => servers.fill(objects).await,
         }
         servers
     }
@@ -154,10 +154,10 @@ impl Servers {
     }
 
     /// Creates objects in etcd.
-    pub(crate) async fn fill(&self, numbers: std::ops::Range<usize>) {
+    async fn fill(&self, objects: usize) {
         let options = EtcdOptions::new([etcd_endpoint(self.addresses[0])]);
         let store = Store::etcd(EtcdOptions { root: ROOT.to_owned(), ..options }).await.unwrap();
-        objects::fill(&store, numbers).await;
+        objects::fill(&store, 0..objects).await;
     }
 
     /// Resident memory of each process and its etcd, in megabytes: the most.

@@ -311,6 +311,10 @@ impl Cache {
         self.index.write().pod_creation_failures.remove(uid);
     }
 
+    pub fn remove_grid(&self, class: &Key) {
+        self.index.write().grids.remove(class);
+    }
+
     /// Records what the data grid of a class reports. A class that doesn't exist is ignored.
     pub fn put_grid(&self, class: &Key, grid: GridObservation) {
         let mut index = self.index.write();

@@ -90,6 +90,7 @@ impl Stream {
         loop {
             let mut has_reported = false;
             let ended = self.receive(&mut has_reported).await;
+            self.cache.remove_grid(&self.class);
             if has_reported {
                 pauses = backoff();
             }

@@ -27,13 +27,17 @@ pub fn kept_collections(
     kept
 }
 
-/// How many nodes may have claims with data. The claims of a grid that was removed still exist.
+/// How many nodes may have claims with data. The claims of a grid that was removed still exist, and so do
+/// nodes that a grid hasn't removed from its members yet: `existing` is how many there are.
 pub fn kept_nodes(
     plan: Option<&OdgmPlan>,
+    existing: Option<i32>,
     before: Option<i32>,
     kept: &[OdgmCollectionStatus],
 ) -> Option<i32> {
-    plan.map(|plan| plan.replicas).or(before).filter(|_| !kept.is_empty())
+    let now =
+        plan.map(|plan| plan.replicas.max(existing.filter(|_| plan.is_replicated()).unwrap_or(0)));
+    now.or(before).filter(|_| !kept.is_empty())
 }
 
 pub fn may_lose_data(spec: &UnitSpec) -> bool {
@@ -167,7 +171,7 @@ mod tests {
         let plan = check(spec).odgm;
         let kept = kept_collections(plan.as_ref(), &[], &read(spec));
         ClassRuntimeStatus {
-            kept_nodes: kept_nodes(plan.as_ref(), None, &kept),
+            kept_nodes: kept_nodes(plan.as_ref(), None, None, &kept),
             kept_collections: kept,
             odgm: plan.map(|plan| OdgmStatus {
                 replicas: plan.replicas,
@@ -242,7 +246,7 @@ mod tests {
         assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
         guarded(&collection(&json!({})), &status).unwrap();
         // Nor does removing the grid allow fewer nodes.
-        status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
+        status.kept_nodes = kept_nodes(None, None, status.kept_nodes, &status.kept_collections);
         let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(3));
         assert!(guarded(&fewer, &status).unwrap_err().contains("from 5 nodes to 3"));
 

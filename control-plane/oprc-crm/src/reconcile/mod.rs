@@ -220,11 +220,13 @@ fn gather_facts<'a>(
         let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
         readiness.function(plan, scaled_by_others, completed.contains(&plan.workload.as_str()))
     });
+    let grid = desired.odgm.as_ref().and_then(|grid| readiness.own(&grid.kind, &grid.workload));
     let existing = desired.objects.iter().filter_map(|it| readiness.own(&it.kind, &it.name));
     Facts {
         functions: functions.collect(),
         resource_refs: existing.map(|child| child.reference()).collect(),
         last_created: readiness.last_created(),
+        grid_nodes: grid.and_then(|it| it.replicas()),
         input,
         target,
         desired,

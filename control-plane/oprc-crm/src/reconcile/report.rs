@@ -49,6 +49,8 @@ pub(super) struct Facts<'a> {
     pub(super) changes: Changes,
     pub(super) functions: Vec<Component>,
     pub(super) odgm: Option<Component>,
+    /// How many nodes the data grid has.
+    pub(super) grid_nodes: Option<i32>,
     /// Objects of the class that exist.
     pub(super) resource_refs: Vec<ResourceRef>,
     /// When the newest of them was created.
@@ -165,8 +167,12 @@ fn record_facts(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     let plan = facts.target.admitted.class.odgm.as_ref();
     status.kept_collections =
         data_protection::kept_collections(plan, &status.kept_collections, spec);
-    status.kept_nodes =
-        data_protection::kept_nodes(plan, status.kept_nodes, &status.kept_collections);
+    status.kept_nodes = data_protection::kept_nodes(
+        plan,
+        facts.grid_nodes,
+        status.kept_nodes,
+        &status.kept_collections,
+    );
     let before = std::mem::take(&mut status.stable_since);
     let ready = facts.components().filter(|(_, component)| component.ready);
     let since = |key: &str| before.get(key).cloned().unwrap_or(Time(facts.input.now));

@@ -142,8 +142,11 @@ impl ObjectQueue {
                 self.calls.remove(trigger);
             }
         }
+        // An object may turn out to need no call, so the last one that ends wakes all.
+        let is_idle = !self.calls.contains_key(trigger);
         let Some(blocked) = self.blocked.get_mut(trigger) else { return };
-        if let Some(object) = blocked.pop_front() {
+        let woken = if is_idle { blocked.len() } else { 1 };
+        for object in blocked.drain(..woken.min(blocked.len())).rev() {
             self.ready.push_front(object);
         }
         if blocked.is_empty() {
@@ -184,6 +187,23 @@ mod tests {
 
     fn queue() -> ObjectQueue {
         ObjectQueue::new(Duration::from_millis(100))
+    }
+
+    /// An object that another node owns now needs no call, and so wakes no other.
+    #[test]
+    fn the_last_call_of_a_trigger_wakes_all_objects_that_wait_for_it() {
+        let mut queue = queue();
+        for object in ["a", "b", "c", "d"] {
+            queue.add(object);
+            assert_eq!(queue.next().as_deref(), Some(object));
+        }
+        assert!(queue.acquire("t", "a", 1));
+        for object in ["b", "c", "d"] {
+            assert!(!queue.acquire("t", object, 1));
+        }
+        queue.release("t");
+        let woken = std::iter::from_fn(|| queue.next()).collect::<Vec<_>>();
+        assert_eq!(woken, ["b", "c", "d"]);
     }
 
     #[tokio::test(start_paused = true)]

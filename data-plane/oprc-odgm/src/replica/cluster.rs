@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Error, WatchedFile,
-    config::{ReplicaConfig, index_of},
+    config::{MAX_MEMBERS, ReplicaConfig, index_of},
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -20,8 +20,6 @@ const QUORUM_GRACE: Duration = Duration::from_secs(4);
 /// Share of the quota in use, in percent, from which a node reports that space is low. The file of the store,
 /// which the quota limits, may be larger than what is in use.
 pub(super) const LOW_SPACE_PERCENT: u64 = 70;
-/// A file that asks for more is invalid.
-const MAX_MEMBERS: u32 = 9;
 
 /// The document with the desired number of members.
 #[derive(Debug, Deserialize)]

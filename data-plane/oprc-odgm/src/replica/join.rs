@@ -71,12 +71,15 @@ fn verdict(incarnation: &str, initial: u32, others: usize, replies: &[HelloReply
 
 impl Joiner<'_> {
     pub(crate) async fn decide(&self) -> io::Result<Start> {
-        if data_folder(self.data_dir).join("member").is_dir() {
-            if !self.was_removed().await {
-                return Ok(Start::Existing);
+        let folder = data_folder(self.data_dir);
+        if folder.is_dir() {
+            if has_log(&folder) {
+                if !self.was_removed().await {
+                    return Ok(Start::Existing);
+                }
+                tracing::warn!("this node was removed from the grid, deleting its data");
             }
-            tracing::warn!("this node was removed from the grid, deleting its data");
-            fs::remove_dir_all(data_folder(self.data_dir))?;
+            fs::remove_dir_all(folder)?;
         }
         if self.roster.get().has_run {
             self.roster.update(|record| {
@@ -94,13 +97,26 @@ impl Joiner<'_> {
     async fn attempt(&self) -> io::Result<Option<Start>> {
         let desired = self.cluster.desired();
         let record = self.roster.get();
-        let initial = record.initial.unwrap_or(desired);
+        let initial = match record.initial {
+            Some(initial) if record.has_bootstrapped => initial,
+            // Those that aren't desired any more may never start.
+            known => known.unwrap_or(desired).min(desired),
+        };
         if record.has_joined || record.member_id.is_some() || self.config.index >= initial {
             return self.join(desired).await;
         }
         self.cluster.set_phase(Phase::Starting);
         self.roster.update(|record| record.initial = Some(initial))?;
-        let replies = self.say_hello(&record.incarnation, initial).await;
+        let mut replies = self.say_hello(&record.incarnation, initial).await;
+        let mut initial = initial;
+        // A node that has started with another number doesn't change it.
+        if let Some(fixed) = replies.iter().find_map(HelloReply::fixed_initial)
+            && fixed != initial
+        {
+            initial = fixed;
+            self.roster.update(|record| record.initial = Some(initial))?;
+            replies = self.say_hello(&record.incarnation, initial).await;
+        }
         let others = usize::try_from(initial).unwrap_or_default().saturating_sub(1);
         match verdict(&record.incarnation, initial, others, &replies) {
             Verdict::Bootstrap => {
@@ -182,6 +198,12 @@ impl Joiner<'_> {
     }
 }
 
+/// Whether etcd has data. It creates folders before it joins the others, and its log afterwards.
+fn has_log(folder: &Path) -> bool {
+    let files = fs::read_dir(folder.join("member").join("wal"));
+    files.into_iter().flatten().flatten().any(|it| it.path().extension() == Some("wal".as_ref()))
+}
+
 /// Adds a node, after its former member, whose data is lost, was removed. An error is for people.
 pub(crate) async fn admit(
     admin: &EtcdAdmin,
@@ -218,7 +240,8 @@ mod tests {
     use super::*;
 
     fn known(incarnation: &str, initial: Option<u32>, has_joined: bool) -> HelloReply {
-        HelloReply { incarnation: incarnation.to_owned(), initial, has_joined }
+        let incarnation = incarnation.to_owned();
+        HelloReply { incarnation, initial, has_joined, has_bootstrapped: false }
     }
 
     #[test]
@@ -231,6 +254,17 @@ mod tests {
         assert_eq!(verdict("a", 3, 2, &[agree(), more]), Verdict::Wait);
         let fewer = known("a", Some(1), false);
         assert_eq!(verdict("a", 3, 2, &[agree(), fewer]), Verdict::Fewer(1));
+    }
+
+    #[test]
+    fn folders_without_a_log_are_no_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("member/wal");
+        fs::create_dir_all(&log).unwrap();
+        fs::write(log.join("0.tmp"), "").unwrap();
+        assert!(!has_log(folder.path()));
+        fs::write(log.join("0000000000000000-0000000000000000.wal"), "").unwrap();
+        assert!(has_log(folder.path()));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use oprc_cp_storage::{EtcdAdmin, EtcdMember, Result};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Replica;
-use crate::config::index_of;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,14 +34,15 @@ impl Replica {
                 tracing::info!(node = learner.name, "promoted a member");
             }
         }
-        let Some(leaving) = surplus(&status.members, self.cluster.desired()) else {
+        let index = |member: &EtcdMember| self.config.index_of_member(member);
+        let Some(leaving) = surplus(&status.members, self.cluster.desired(), index) else {
             return Ok(());
         };
         if leaving.name == self.config.name {
             return self.move_leader(admin, &status.members).await;
         }
         let others = status.members.iter().filter(|it| it.name != self.config.name);
-        let mut staying = others.filter(|it| it.id != leaving.id);
+        let mut staying = others.filter(|it| it.id != leaving.id && !it.is_learner);
         if !staying.all(|it| self.peers.is_ready(&it.name)) {
             tracing::info!(
                 node = leaving.name,
@@ -84,14 +84,19 @@ impl Replica {
 }
 
 /// The member with the highest index that isn't desired.
-fn surplus(members: &[EtcdMember], desired: u32) -> Option<&EtcdMember> {
-    let index = |it: &&EtcdMember| index_of(&it.name).filter(|index| *index >= desired);
+fn surplus(
+    members: &[EtcdMember],
+    desired: u32,
+    index: impl Fn(&EtcdMember) -> Option<u32>,
+) -> Option<&EtcdMember> {
+    let index = |it: &&EtcdMember| index(it).filter(|index| *index >= desired);
     members.iter().filter(|it| index(it).is_some()).max_by_key(index)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::index_of;
 
     #[test]
     fn the_highest_index_is_removed_first() {
@@ -103,6 +108,7 @@ mod tests {
             is_learner: false,
         };
         let members: Vec<_> = [3, 0, 10, 9].map(member).into();
+        let surplus = |members, desired| surplus(members, desired, |it| index_of(&it.name));
         assert_eq!(surplus(&members, 3).unwrap().name, "g-10");
         assert_eq!(surplus(&members[..2], 3).unwrap().name, "g-3");
         assert_eq!(surplus(&members, 11), None);

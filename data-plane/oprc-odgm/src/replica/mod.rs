@@ -32,8 +32,9 @@ use crate::{
     config::{Collection, ReplicaConfig},
 };
 
-/// Longer than a call may take: a node that hangs is noticed by pings.
-const FORWARD_TIMEOUT: Duration = Duration::from_mins(10);
+/// Longer than a call may take, which waits for its turn, its function and its triggers: a node that hangs
+/// is noticed by pings.
+const FORWARD_TIMEOUT: Duration = Duration::from_mins(15);
 /// How long calls wait until a node that shuts down has handed over its partitions.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Status of a node that isn't the owner.

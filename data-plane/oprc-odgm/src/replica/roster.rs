@@ -61,6 +61,16 @@ pub(crate) struct HelloReply {
     pub(crate) initial: Option<u32>,
     /// Whether this node was added to a grid that existed.
     pub(crate) has_joined: bool,
+    /// Whether etcd may have been started with `initial` members.
+    #[serde(default)]
+    pub(crate) has_bootstrapped: bool,
+}
+
+impl HelloReply {
+    /// The number of members that the node has started with.
+    pub(crate) fn fixed_initial(&self) -> Option<u32> {
+        self.initial.filter(|_| self.has_bootstrapped)
+    }
 }
 
 /// A [`RosterRecord`] in a file.
@@ -124,8 +134,8 @@ impl Roster {
             }
         })?;
         let recorded = record.incarnations.get(name).unwrap_or(incarnation).clone();
-        let RosterRecord { initial, has_joined, .. } = record;
-        Ok(HelloReply { incarnation: recorded, initial, has_joined })
+        let RosterRecord { initial, has_joined, has_bootstrapped, .. } = record;
+        Ok(HelloReply { incarnation: recorded, initial, has_joined, has_bootstrapped })
     }
 }
 

@@ -16,7 +16,7 @@ use oprc_unit::spec::EnforcementMode;
 
 use super::{ClassInput, Enforced, FunctionLoad, Problems, find, oom, round, seconds};
 use crate::{
-    crd::{EffectStatus, NfrChange, PreviousValue, Recommendation},
+    crd::{EffectStatus, GRID_KEY, NfrChange, PreviousValue, Recommendation},
     observations::{FunctionObservation, HeldBy, LiveDecision},
     provider::Point,
     reconcile::{
@@ -73,7 +73,7 @@ pub(super) fn decide(
             problems.limited.extend(outcome.limited.clone());
         }
         observation.decisions.push(function.live_decision(&outcome));
-        if input.frozen && function.applies {
+        if (input.frozen || function.lacks_grid_nodes()) && function.applies {
             continue;
         }
         if !function.applies {
@@ -194,6 +194,12 @@ impl Function<'_> {
         let stopped = self.rollout().reverted.then_some(Stopped::Unschedulable)?;
         let name = dimension(self.resource).as_str();
         Some(format!("{}: {name}: {stopped}", self.scaling.key))
+    }
+
+    /// Whether a change, which replaces a node, could leave the data grid without a majority.
+    fn lacks_grid_nodes(&self) -> bool {
+        let ready = self.input.instances.get(&self.scaling.key).map_or(0, |it| it.ready);
+        self.scaling.key == GRID_KEY && i64::from(ready) < i64::from(self.scaling.min)
     }
 
     /// The instances since the latest change.

@@ -15,13 +15,9 @@
     clippy::unwrap_used
 )]
 
-#[path = "grid/limit.rs"]
 mod limit;
-#[path = "grid/load.rs"]
 mod load;
-#[path = "grid/objects.rs"]
 mod objects;
-#[path = "grid/servers.rs"]
 mod servers;
 
 use std::process::ExitCode;
@@ -38,8 +34,8 @@ const MIN_RATIO: f64 = 0.6;
 /// Of the cost of a call with few objects.
 const MAX_GROWTH: f64 = 1.25;
 const FEW: usize = limit::OBJECTS;
-/// For memory.
 const SOME: usize = 100_000;
+const MANY: usize = 1_000_000;
 
 const MANY_OBJECTS: Workload = Workload { objects: FEW, clients: CLIENTS, keyed: false };
 const WORKLOADS: [(&str, Workload); 3] = [
@@ -63,7 +59,7 @@ async fn main() -> ExitCode {
     for engine in [Engine::Memory, Engine::Redb, Engine::Etcd].into_iter().filter(is_chosen) {
         let grid = Servers::grid(engine, &function, FEW).await;
         holds &= beside_limit(engine, &function, &grid).await;
-        holds &= with_more_objects(engine, &function, grid).await;
+        holds &= with_more_objects(engine, &function, &grid).await;
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -104,35 +100,24 @@ async fn beside_limit(engine: Engine, function: &str, grid: &Servers) -> bool {
     holds
 }
 
-/// Measures memory, and the growth of the cost of a call.
-async fn with_more_objects(engine: Engine, function: &str, few: Servers) -> bool {
+/// Measures memory, and the cost of calls with few and with many objects alternately.
+async fn with_more_objects(engine: Engine, function: &str, few: &Servers) -> bool {
     let name = engine.name();
     let all = |objects| Workload { objects, ..MANY_OBJECTS };
-    let print_memory = async |grid: &Servers| {
-        grid.measure(all(SOME), None).await;
-        println!("{name}, {SOME} objects: {:.0} MB resident", grid.resident());
-    };
+    let mut many = Servers::grid(engine, function, SOME).await;
+    many.measure(all(SOME), None).await;
+    println!("{name}, {SOME} objects: {:.0} MB resident", many.resident());
+    let mut count = SOME;
+    if engine != Engine::Etcd {
+        count = MANY;
+        many = Servers::grid(engine, function, count).await;
+        many.measure(all(count), None).await;
+    }
     let (mut of_few, mut of_many) = (Vec::new(), Vec::new());
-    let count = if engine == Engine::Etcd {
-        for _ in 0..ROUNDS {
-            of_few.push(few.measure(all(FEW), None).await);
-        }
-        few.fill(FEW..SOME).await;
-        print_memory(&few).await;
-        for _ in 0..ROUNDS {
-            of_many.push(few.measure(all(SOME), None).await);
-        }
-        SOME
-    } else {
-        print_memory(&Servers::grid(engine, function, SOME).await).await;
-        let many = Servers::grid(engine, function, 10 * SOME).await;
-        many.measure(all(10 * SOME), None).await;
-        for _ in 0..ROUNDS {
-            of_few.push(few.measure(all(FEW), None).await);
-            of_many.push(many.measure(all(10 * SOME), None).await);
-        }
-        10 * SOME
-    };
+    for _ in 0..ROUNDS {
+        of_few.push(few.measure(all(FEW), None).await);
+        of_many.push(many.measure(all(count), None).await);
+    }
     let (few, many) = (Sample::median(&of_few), Sample::median(&of_many));
     let growth = many.cpu / few.cpu;
     println!(

@@ -74,9 +74,6 @@ pub fn raft_nodes(copies: i32) -> i32 {
     (copies | 1).max(3)
 }
 
-/// The largest number of nodes under consensus. More make each write slower.
-pub const MAX_RAFT_NODES: i32 = 9;
-
 /// What the write-ahead log of a node needs at most.
 const LOG_BYTES: f64 = 400.0 * 1024.0 * 1024.0;
 /// Larger stores take too long to be copied to a new member.

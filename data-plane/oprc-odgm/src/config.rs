@@ -87,8 +87,8 @@ impl ReplicaConfig {
     }
 }
 
-/// A grid has no more members.
-pub(crate) const MAX_MEMBERS: u32 = 9;
+/// As many as a class may have.
+pub(crate) const MAX_MEMBERS: u32 = 99;
 
 /// The index at the end of the name of a node.
 pub(crate) fn index_of(name: &str) -> Option<u32> {

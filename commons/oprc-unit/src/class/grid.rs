@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     platform::Profile,
-    replication::{self, MAX_RAFT_NODES, MIN_RAFT_VOLUME},
+    replication::{self, MIN_RAFT_VOLUME},
     spec::{
         AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
         PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
@@ -133,11 +133,6 @@ pub(super) fn plan(
         config: config.clone(),
     };
     check(violations, &config, engine);
-    if engine == ShardType::Raft && replicas > MAX_RAFT_NODES {
-        let message =
-            format!("{replicas} copies under consensus; at most {MAX_RAFT_NODES} are allowed");
-        violations.add("odgm_config.replicas", message);
-    }
     check_engine(violations, &config, spec.state.as_ref(), copies);
     let collections = collections(violations, &class, &defaults);
     check_uses(violations, spec, &collections);

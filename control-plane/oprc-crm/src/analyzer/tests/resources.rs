@@ -22,17 +22,19 @@ struct Instance {
     killed: Option<i64>,
     /// Whether it is a node of the data grid.
     is_grid: bool,
+    /// The number at the end of its name.
+    index: usize,
 }
 
 const INSTANCE: Instance =
-    Instance { image: "i", age: 2 * DAYS, limit: 512, killed: None, is_grid: false };
+    Instance { image: "i", age: 2 * DAYS, limit: 512, killed: None, is_grid: false, index: 0 };
 
 impl Fixture {
     fn now(&self) -> i64 {
         self.now.load(Ordering::SeqCst)
     }
 
-    /// Adds the only instance of a class, or replaces its state.
+    /// Adds an instance of a class, or replaces its state.
     fn put_instance(&self, class: &str, instance: &Instance) {
         let ago = |seconds: i64| at(self.now() - seconds).to_string();
         let last_state = instance.killed.map(|seconds| {
@@ -40,7 +42,7 @@ impl Fixture {
                 "exitCode": 137, "reason": "OOMKilled", "finishedAt": ago(seconds),
             }})
         });
-        let name = format!("{class}-0");
+        let name = format!("{class}-{}", instance.index);
         let (labels, container) = if instance.is_grid {
             (json!({"oaas.io/owner": class, "oaas.io/component": "odgm"}), "odgm")
         } else {
@@ -525,7 +527,7 @@ async fn usage_is_read_once_in_five_intervals() {
 /// interrupt calls.
 #[tokio::test]
 async fn data_grid_gets_memory_if_it_is_replicated() {
-    for nodes in [1, 3] {
+    for nodes in [1, 3_usize] {
         let mut fixture = Fixture::new();
         fixture.analyzer.platform = Arc::new(|| {
             let mut platform = Platform::of(Profile::Dev);
@@ -539,9 +541,16 @@ async fn data_grid_gets_memory_if_it_is_replicated() {
             "requests": {"memory": "256Mi"}, "limits": {"memory": "512Mi"},
         });
         fixture.add("shop", &spec);
-        let node = Instance { image: "g", killed: Some(0), is_grid: true, ..INSTANCE };
-        fixture.put_instance("shop", &node);
+        let node = Instance { image: "g", is_grid: true, ..INSTANCE };
+        fixture.put_instance("shop", &Instance { killed: Some(0), ..node });
         fixture.use_resources("shop", 0.0, 300.0);
+        fixture.pass().await;
+        if nodes > 1 {
+            assert_eq!(fixture.applied("shop", "memory"), None, "nodes are missing");
+        }
+        for index in 1..nodes {
+            fixture.put_instance("shop", &Instance { index, ..node });
+        }
         fixture.pass().await;
         let status = fixture.status("shop");
         assert_eq!(status.oom_kills[0].function, "addon:odgm");

@@ -66,6 +66,8 @@ finish_background() {
         exit "$status"
     fi
 }
+# Tests run CRM and PM in their own threads, where unoptimised code needs more than the default of 2 MiB.
+export RUST_MIN_STACK=8388608
 # Go programs of short-lived clusters may use more memory to save CPU time.
 export GOGC=400
 
@@ -98,9 +100,9 @@ wait $second
 # not retried.
 retried= retried_of=
 suite() {
-    name=$1 threads=$2
+    name=$1 parallel=$2
     shift 2
-    { $test --test "$name" -- --test-threads "$threads" "$@" 2>&1 && echo passed >"$output.passed"; } | tee "$output"
+    { $test --test "$name" -- --test-threads "$parallel" "$@" 2>&1 && echo passed >"$output.passed"; } | tee "$output"
     if [ -e "$output.passed" ]; then
         rm "$output.passed"
         return

@@ -380,6 +380,8 @@ impl Analyzer {
     ) -> BTreeMap<ClassKey, Enforced> {
         let platform = (self.platform)();
         let frozen = self.is_frozen();
+        // The freeze may have begun during this pass.
+        self.metrics.nfr.set_frozen(frozen);
         let (no_loads, no_instances) = (BTreeMap::new(), BTreeMap::new());
         let mut oom_kills: HashMap<ClassKey, Vec<_>> = HashMap::new();
         for (pod, kill) in self.cache.oom_kills(before(now, self.options.range)) {

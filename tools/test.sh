@@ -133,9 +133,10 @@ suite replicas 2 "$@"
 suite crm $threads --skip exclusive:: "$@"
 exclusive=$($test --test crm -- --list "$@" | sed -n 's/^\(exclusive::.*\): test$/\1/p')
 if [ -n "$exclusive" ]; then
+    # They exclude each other, so more in parallel would only disturb those that measure.
     # Each word is a name.
     # shellcheck disable=SC2086
-    suite crm $threads --exact $exclusive
+    suite crm 2 --exact $exclusive
 fi
 suite pm $threads "$@"
 # Fewer in parallel, because these tests count requests during faults.

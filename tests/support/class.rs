@@ -26,9 +26,9 @@ use tonic::{Request, Status};
 
 use crate::{HELLO, TestNamespace, crm::Client};
 
-/// Bound on a rollout on a real node.
 /// A ConfigMap that every namespace has.
 const ROOT_CA: &str = "kube-root-ca.crt";
+/// Bound on a rollout on a real node.
 pub const AVAILABLE_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The sample function with frequent probes, so that tests are fast, and a high failure threshold,

@@ -8,7 +8,7 @@ use oprc_grpc::odgm::data_service_client::DataServiceClient;
 use tonic::transport::{Channel, Endpoint, Error};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection whose other end is gone is noticed after this time and the next.
+/// A dead connection is detected after the interval and the timeout.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_MESSAGE_BYTES: usize = 1 << 20;

@@ -38,7 +38,7 @@ enum Source {
     Store,
 }
 
-/// The answer of a function, and what is to be stored.
+/// The answer of a function, and the change to commit.
 struct Answered {
     outcome: Outcome,
     change: PreparedChange,
@@ -231,7 +231,7 @@ impl Grid {
         }
     }
 
-    /// Calls the function and prepares what is to be stored.
+    /// Calls the function and prepares the commit.
     async fn answer(
         &self,
         begun: &MethodCall<'_>,

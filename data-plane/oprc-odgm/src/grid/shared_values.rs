@@ -9,7 +9,7 @@ use crate::{
     record::{CALL_KEY, EPOCH, decode, encode},
 };
 
-/// Tells the versions of this store from those of another one.
+/// Distinguishes the versions of this store from those of another one.
 pub(super) async fn epoch(store: &Store) -> Result<u32, Error> {
     stored_once(store, EPOCH, fastrand::u32(..)).await
 }

@@ -98,7 +98,7 @@ async fn a_new_certificate_is_used_without_a_restart() {
         let expected = added.iter().filter(|it| *it == id).count();
         assert_eq!(grid.count(1, id).await, i64::try_from(expected).unwrap(), "{id}");
     }
-    // The remaining nodes and their etcds connect to the place of the one that is gone.
+    // The remaining nodes and their etcds connect to the address of the killed one, where the test listens.
     grid.kill(2);
     for port in [PEER_PORT, ETCD_PEER_PORT] {
         grid.until("a node presents the new certificate", async || {

@@ -8,9 +8,9 @@ use std::sync::{
 use crate::provider::QueryError;
 
 /// Bound on the values of all answers of a pass, in bytes.
-pub const MAX_PASS_BYTES: usize = 48 << 20;
+pub const MAX_PASS_BYTES: usize = 24 << 20;
 /// Bound on the values of one answer, so that a large one leaves room for the others.
-pub const MAX_ANSWER_BYTES: usize = 32 << 20;
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// What the answers of a pass use.
 #[derive(Debug, Default)]

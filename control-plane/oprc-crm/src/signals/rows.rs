@@ -33,19 +33,19 @@ pub(super) enum Dimension {
 pub(super) struct PodRows {
     /// The number of each row.
     dimensions: BTreeMap<Dimension, usize>,
-    /// The rows one after another; NaN is unknown.
-    values: Vec<f64>,
+    /// The rows one after another; NaN is unknown. Single precision is far more precise than measurements.
+    values: Vec<f32>,
     /// The number of times.
     width: usize,
 }
 
 /// The values of a pod in one dimension.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowRef<'a>(&'a [f64]);
+pub(super) struct RowRef<'a>(&'a [f32]);
 
 impl RowRef<'_> {
     pub(super) fn get(self, at: usize) -> Option<f64> {
-        self.0.get(at).copied().filter(|value| !value.is_nan())
+        self.0.get(at).copied().map(f64::from).filter(|value| !value.is_nan())
     }
 }
 
@@ -68,13 +68,13 @@ impl PodRows {
     }
 
     /// Adds a row of unknown values.
-    fn insert(&mut self, dimension: Dimension) -> &mut [f64] {
+    fn insert(&mut self, dimension: Dimension) -> &mut [f32] {
         let start = self.values.len();
         self.dimensions.insert(dimension, start / self.width.max(1));
         if self.values.capacity() < start + self.width {
             self.values.reserve_exact(self.width.max(start / 4));
         }
-        self.values.resize(start + self.width, f64::NAN);
+        self.values.resize(start + self.width, f32::NAN);
         self.values.get_mut(start..).unwrap_or_default()
     }
 
@@ -86,7 +86,7 @@ impl PodRows {
         };
         // Half of a node of the map, and a fifth of the values, may be unused.
         let entry = 2 * size_of::<(Dimension, usize)>() + 2 * size_of::<usize>();
-        entry + label + width * size_of::<f64>() * 5 / 4
+        entry + label + width * size_of::<f32>() * 5 / 4
     }
 }
 
@@ -188,12 +188,18 @@ impl SeriesSink for RowSink {
                 let own = point.at >= pod.created && next.is_none_or(|next| point.at < next);
                 let cell = self.window.index(point.at).filter(|_| own);
                 if let Some(cell) = cell.and_then(|index| row.get_mut(index)) {
-                    *cell = known_value(point.value).unwrap_or(f64::NAN);
+                    *cell = stored(point.value);
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Known values are far below the largest of single precision.
+#[allow(clippy::cast_possible_truncation)]
+fn stored(value: f64) -> f32 {
+    known_value(value).map_or(f32::NAN, |value| value as f32)
 }
 
 /// None for a bucket without a valid bound.

@@ -10,16 +10,20 @@ use k8s_openapi::api::{
     core::v1::{Pod, Secret},
 };
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
 };
+use oprc_crm::crd::ClassRuntime;
 use oprc_tests::{
     TestNamespace,
-    class::{AVAILABLE_TIMEOUT, deploy, hello, wait_available, wait_for, with_odgm},
+    class::{AVAILABLE_TIMEOUT, classes, deploy, hello, wait_available, wait_for, with_odgm},
     crm::{Crm, Options},
     fixture::{address, with_crm},
-    grid::{function::Functions, nemesis::progress, workload::Workload},
+    grid::{function::Functions, nemesis::progress, node::children, workload::Workload},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -36,6 +40,10 @@ const PAUSE: Duration = Duration::from_secs(3);
 enum Fault {
     /// CRM updates the nodes one after the other.
     RollingUpdate,
+    /// CRM updates the nodes while one isn't ready.
+    UpdateWithoutNode,
+    /// An update whose image doesn't exist, and the next one.
+    BrokenUpdate,
     /// From three nodes to five and back.
     Scale,
     DeleteAllPods,
@@ -46,9 +54,11 @@ enum Fault {
 }
 
 /// What `make test` runs takes longest to be right on a cluster.
-const SAMPLE: [Fault; 3] = [Fault::RollingUpdate, Fault::Scale, Fault::DeleteAllPods];
-const ALL: [Fault; 7] = [
+const SAMPLE: [Fault; 3] = [Fault::UpdateWithoutNode, Fault::Scale, Fault::DeleteAllPods];
+const ALL: [Fault; 9] = [
     Fault::RollingUpdate,
+    Fault::UpdateWithoutNode,
+    Fault::BrokenUpdate,
     Fault::Scale,
     Fault::DeleteAllPods,
     Fault::DeletePod,
@@ -102,6 +112,12 @@ mod proof {
     }
 }
 
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut ready = conditions.into_iter().flatten().filter(|it| it.type_ == "Ready");
+    pod.metadata.deletion_timestamp.is_none() && ready.any(|it| it.status == "True")
+}
+
 /// The address of this machine for pods.
 fn host(ns: &TestNamespace) -> std::net::IpAddr {
     let url = ns.cluster.spec().api_url();
@@ -149,10 +165,14 @@ impl<'a> Operated<'a> {
         let pod = format!("{GRID}-{}", self.random.u8(0..3));
         match fault {
             Fault::RollingUpdate => {
-                let version = self.random.u64(..).to_string();
-                self.spec["odgm_config"]["env"] = json!([{"name": "VERSION", "value": version}]);
-                self.apply().await;
+                self.change_version();
+                self.keeping_majority(self.apply()).await;
             }
+            Fault::UpdateWithoutNode => {
+                self.change_version();
+                self.keeping_majority(self.update_without_node()).await;
+            }
+            Fault::BrokenUpdate => self.broken_update().await,
             Fault::Scale => self.scale().await,
             Fault::DeleteAllPods => {
                 let (now, own) = (DeleteParams::default().grace_period(0), ListParams::default());
@@ -183,6 +203,94 @@ impl<'a> Operated<'a> {
                 self.ready(3).await;
             }
         }
+    }
+
+    /// A change that replaces all pods.
+    fn change_version(&mut self) {
+        let version = self.random.u64(..).to_string();
+        self.spec["odgm_config"]["env"] = json!([{"name": "VERSION", "value": version}]);
+    }
+
+    /// Asserts that at least two nodes are ready at any time.
+    async fn keeping_majority(&self, operation: impl Future<Output = ()>) {
+        let config = watcher::Config::default().labels(OWN_PODS);
+        let watch = async {
+            let mut pods = std::pin::pin!(watcher::watcher(self.pods(), config).default_backoff());
+            let (mut ready, mut is_complete) = (BTreeSet::new(), false);
+            while let Some(event) = pods.try_next().await.unwrap() {
+                match event {
+                    Event::Init => ready.clear(),
+                    Event::InitDone => is_complete = true,
+                    Event::InitApply(pod) | Event::Apply(pod) if is_ready(&pod) => {
+                        ready.insert(pod.name_any());
+                    }
+                    Event::InitApply(pod) | Event::Apply(pod) | Event::Delete(pod) => {
+                        ready.remove(&pod.name_any());
+                    }
+                }
+                assert!(!is_complete || ready.len() >= 2, "only {ready:?} are ready");
+            }
+        };
+        tokio::select! {
+            () = operation => {}
+            () = watch => panic!("the watch has ended"),
+        }
+    }
+
+    /// The other nodes are replaced when the first is ready again, and the class says what it waits for.
+    async fn update_without_node(&self) {
+        let first = format!("{GRID}-0");
+        let etcd = children(self.process(&first));
+        etcd.iter().for_each(|it| kill_process(*it, Signal::STOP).unwrap());
+        let is_missing = |it: Option<&Pod>| it.is_some_and(|it| !is_ready(it));
+        let what = "the node to be unready";
+        wait_for(&self.pods(), &first, what, AVAILABLE_TIMEOUT, is_missing).await.unwrap();
+        let before = self.other_pods().await;
+        let waits = |it: Option<&ClassRuntime>| {
+            let status = it.and_then(|it| it.status.as_ref());
+            let message = status.and_then(|it| it.message.as_ref());
+            message.is_some_and(|it| it.contains(&first))
+        };
+        let api = classes(self.ns);
+        let what = "the class to wait for the node";
+        let (waiting, deployed) = tokio::join!(
+            wait_for(&api, CLASS, what, AVAILABLE_TIMEOUT, waits),
+            deploy(&self.crm.client, CLASS, &self.spec),
+        );
+        let status = waiting.unwrap().unwrap().status.unwrap();
+        assert_eq!(status.reason.as_deref(), Some("WaitingForGridNodes"), "{status:?}");
+        deployed.unwrap();
+        assert_eq!(self.other_pods().await, before);
+        for process in etcd {
+            // It may have ended with its pod.
+            let _ = kill_process(process, Signal::CONT);
+        }
+        wait_available(self.ns, CLASS).await;
+    }
+
+    /// Uids of the pods of all nodes but the first.
+    async fn other_pods(&self) -> BTreeSet<Option<String>> {
+        let pods = self.pods().list(&ListParams::default().labels(OWN_PODS)).await.unwrap();
+        let others = pods.iter().filter(|it| it.name_any() != format!("{GRID}-0"));
+        others.map(ResourceExt::uid).collect()
+    }
+
+    /// One node can't start with the image, and the next update replaces it first.
+    async fn broken_update(&mut self) {
+        self.change_version();
+        let mut broken = self.spec.clone();
+        broken["odgm_config"]["image"] = json!("oprc.local/missing:none");
+        let fails = |it: Option<&ClassRuntime>| {
+            let status = it.and_then(|it| it.status.as_ref());
+            status.is_some_and(|it| it.reason.as_deref() == Some("ImagePullFailed"))
+        };
+        self.keeping_majority(async {
+            deploy(&self.crm.client, CLASS, &broken).await.unwrap();
+            let (api, what) = (classes(self.ns), "the image to be reported");
+            wait_for(&api, CLASS, what, AVAILABLE_TIMEOUT, fails).await.unwrap();
+            self.apply().await;
+        })
+        .await;
     }
 
     /// Waits until so many nodes are ready, and no more exist.

@@ -1,15 +1,24 @@
 //! `oprc` with PM, CRM and a real cluster.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     process::{Command, Output},
 };
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use oprc_tests::{
     HELLO, TestNamespace,
     crm::{Crm, Options},
-    eventually, in_namespace,
+    eventually,
+    fixture::address,
+    http::get_ok,
+    in_namespace,
     pm::{ADMIN, Pm, ROLLOUT_TIMEOUT, Setup},
 };
 use serde_json::Value;
@@ -104,6 +113,24 @@ impl Oprc {
 
 fn path(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Kills all pods of a class, and waits until none of them exists.
+async fn replace_pods(ns: &TestNamespace, class: &str) {
+    let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
+    let own = ListParams::default().labels(&format!("oaas.io/owner={class}"));
+    let uids = async || {
+        let pods = api.list(&own).await.unwrap();
+        pods.iter().filter_map(ResourceExt::uid).collect::<BTreeSet<_>>()
+    };
+    let before = uids().await;
+    assert!(!before.is_empty());
+    api.delete_collection(&DeleteParams::default().grace_period(0), &own).await.unwrap();
+    eventually("other pods", ROLLOUT_TIMEOUT, || async {
+        let after = uids().await;
+        if after.is_disjoint(&before) { Ok(()) } else { Err(format!("{after:?}")) }
+    })
+    .await;
 }
 
 fn package(version: &str, image: &str) -> String {
@@ -304,6 +331,22 @@ async fn runs_the_example_packages_unchanged() {
         assert!(status.contains("1/1 nodes ready"), "{status}");
         let stderr = oprc.fails(3, &["invoke", "counter", "announce"]);
         assert!(stderr.contains("PRIVATE"), "{stderr}");
+
+        // All pods are lost while neither CRM nor PM runs.
+        crm.stop().await;
+        pm.kill();
+        replace_pods(ns, "counter--counter").await;
+        let grid = address(ns, "counter--counter-odgm-svc").await;
+        let url = format!("{grid}:8081/objects/visits");
+        let object = eventually("the object", ROLLOUT_TIMEOUT, || get_ok(&url)).await;
+        let object: Value = serde_json::from_str(&object).unwrap();
+        assert_eq!(object["state"]["value"], 2, "{object}");
+        let crm = Crm::start(ns, &Options::default()).await;
+        let pm = pm.restart_as(Setup::of([("east", crm.url.as_str())])).await;
+        pm.wait_for_cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, ns);
+        let call = ["invoke", "counter", "increment", "--object", "visits"];
+        assert_eq!(oprc.eventually_ok(&call).await, "3");
         oprc.ok(&["delete", "counter"]);
 
         oprc.ok(&["deploy", &example("shapes")]);

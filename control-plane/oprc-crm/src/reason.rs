@@ -44,6 +44,7 @@ reasons! {
     TemplateSelected,
     WaitingForDataGrid,
     WaitingForDeletion,
+    WaitingForGridNodes,
     // The specification is rejected.
     DataAtRisk,
     InvalidSpec,
@@ -114,7 +115,13 @@ impl Reason {
     /// Whether a component with this problem may become ready by itself: it makes a class Degraded
     /// only after the deadline.
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::QuotaExceeded | Self::Unschedulable | Self::VolumeNotBound)
+        matches!(
+            self,
+            Self::QuotaExceeded
+                | Self::Unschedulable
+                | Self::VolumeNotBound
+                | Self::WaitingForGridNodes
+        )
     }
 
     /// The part of a message whose change, while the reason stays the same, is worth a status write.

@@ -93,7 +93,8 @@ impl Drop for NodeProcess {
     }
 }
 
-fn children(pid: Pid) -> Vec<Pid> {
+/// The child processes of a process.
+pub fn children(pid: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).into_iter().flatten();
     let lists =
         tasks.flatten().filter_map(|it| fs::read_to_string(it.path().join("children")).ok());

@@ -15,7 +15,7 @@ use crate::{
     reason::Reason,
     reconcile::{
         ObservedClass,
-        observe::{Child, GridObservation, ObservedState, PodProblem},
+        observe::{Child, GridObservation, GridPod, ObservedState, PodProblem},
     },
 };
 
@@ -101,6 +101,14 @@ impl Index {
     pub(super) fn class_of(&self, namespace: &str, base: &str) -> Option<Key> {
         let name = self.by_base.get(&key(namespace, base))?;
         Some(key(namespace, name))
+    }
+
+    /// An existing pod of a data grid.
+    pub(super) fn grid_pod(&self, own: &Key) -> Option<GridPod> {
+        let pod = self.pods.get(own).filter(|pod| pod.function.is_none())?;
+        let class = key(&pod.namespace, &pod.class);
+        let has_problem = self.pod_problems.values(&class).any(|it| it.pod == pod.name);
+        Some(GridPod { ready: pod.ready, revision: pod.revision.clone(), has_problem })
     }
 
     pub(super) fn child(&self, kind: &Kind, key: &Key) -> Option<Arc<Child>> {

@@ -14,6 +14,8 @@ use crate::{
     signals::{ClassKey, Component, PodRef},
 };
 
+/// The label of the StatefulSet controller.
+const REVISION: &str = "controller-revision-hash";
 /// The kubelet's reason.
 const OOM_KILLED: &str = "OOMKilled";
 /// The scheduler's reason.
@@ -40,6 +42,8 @@ pub struct PodRecord {
     pub unschedulable: bool,
     /// The image of the container that is measured.
     pub image: String,
+    /// Which of the revisions of its StatefulSet it has.
+    pub revision: Option<String>,
     /// The last time that this container was out of memory.
     pub oom_kill: Option<OomKill>,
     deleted_at: Option<Timestamp>,
@@ -77,6 +81,7 @@ impl PodRecord {
             ready_at,
             unschedulable: unschedulable && !is_deleting,
             image: container.and_then(|it| it.image.clone()).unwrap_or_default(),
+            revision: labels.get(REVISION).cloned(),
             oom_kill: oom_kill(pod, container_name, container),
             deleted_at: None,
         })
@@ -140,6 +145,11 @@ pub(super) struct Pods {
 impl Pods {
     pub(super) fn known(&self) -> Known {
         self.existing.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect()
+    }
+
+    /// An existing pod.
+    pub(super) fn get(&self, key: &Key) -> Option<&PodRecord> {
+        self.existing.get(key)
     }
 
     pub(super) fn insert(&mut self, mut pod: PodRecord, now: Timestamp) {

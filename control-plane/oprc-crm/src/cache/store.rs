@@ -20,7 +20,7 @@ use crate::{
     kinds::Kind,
     reconcile::{
         ObservedClass,
-        observe::{Child, ClusterView, GridObservation, PodCreationFailure, PodProblem},
+        observe::{Child, ClusterView, GridObservation, GridPod, PodCreationFailure, PodProblem},
     },
     signals::{Component, PodRef},
 };
@@ -220,7 +220,14 @@ impl Cache {
     pub fn put_pod(&self, pod: PodRecord, problem: Option<&PodProblem>, now: Timestamp) {
         let mut index = self.index.write();
         self.set_pod_problem(&mut index, &pod, problem);
+        let own = key(&pod.namespace, &pod.name);
+        let class = index.class_of(&pod.namespace, &pod.class);
+        let before = index.grid_pod(&own);
         index.pods.insert(pod, now);
+        // The rollout of a data grid depends on its pods.
+        if index.grid_pod(&own) != before {
+            self.enqueue(class);
+        }
     }
 
     /// Removes a pod unless one with another uid has replaced it.
@@ -228,6 +235,8 @@ impl Cache {
         let mut index = self.index.write();
         if let Some(removed) = index.pods.remove(key, uid, now) {
             self.set_pod_problem(&mut index, &removed, None);
+            let class = index.class_of(&removed.namespace, &removed.class);
+            self.enqueue(class.filter(|_| removed.function.is_none()));
         }
     }
 
@@ -378,6 +387,10 @@ impl ClusterView for Cache {
 
     fn grid(&self, namespace: &str, class: &str) -> Option<GridObservation> {
         self.index.read().grids.get(&key(namespace, class)).copied()
+    }
+
+    fn grid_pod(&self, namespace: &str, name: &str) -> Option<GridPod> {
+        self.index.read().grid_pod(&key(namespace, name))
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use oprc_unit::Identity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    observe::{Child, ClusterView},
+    grid_rollout::{ObservedRollout, plan_rollout},
+    observe::{Child, ClusterView, GridPod},
     render::{
         Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED,
         RENEW_AFTER,
@@ -50,6 +51,8 @@ pub struct Changes {
     /// Deployments that an autoscaler of another owner scales.
     pub scaled_by_others: Vec<String>,
     pub blocked: Vec<Blocked>,
+    /// Pods of the data grid that must be ready before its rollout continues.
+    pub waits_for_nodes: Vec<String>,
     /// Written before the objects are applied.
     pub revision_scales: Vec<RevisionScale>,
     /// When the next certificate is to be renewed.
@@ -120,8 +123,10 @@ impl Comparison<'_> {
         if object.kind == DEPLOYMENT {
             self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
         }
+        let mut must_restart = false;
         if object.kind == STATEFUL_SET {
             self.keep_grid_members(&mut object, live.as_deref(), changes);
+            must_restart = self.keep_grid_majority(&mut object, live.as_deref(), changes);
         }
         if let Some(live) = live.as_deref().filter(|_| object.kind == KNATIVE_SERVICE) {
             let plan = self.desired.functions.iter().find(|it| it.workload == object.name);
@@ -133,6 +138,7 @@ impl Comparison<'_> {
             object.object = manifest;
         }
         let step = match &live {
+            Some(live) if must_restart && !live.deleting => Step::Recreate,
             Some(live) => self.update_step(&object, live),
             None => self.create_step(&object),
         };
@@ -260,6 +266,43 @@ impl Comparison<'_> {
         }
     }
 
+    /// Holds the rollout of a replicated grid back while nodes are missing. Returns whether the workload must
+    /// be created anew, because its controller can't replace nodes that only become ready together.
+    fn keep_grid_majority(
+        &self,
+        object: &mut DesiredObject,
+        live: Option<&Child>,
+        changes: &mut Changes,
+    ) -> bool {
+        let Some(grid) = self.desired.odgm.as_ref().filter(|it| it.is_replicated) else {
+            return false;
+        };
+        let Some(live) = live else { return false };
+        let Some((revisions, is_current)) = live.revisions() else { return false };
+        let applied = with_partition(&object.object, revisions.partition);
+        let is_new = !live.has_pod_template_of(&object.object) && !live.was_applied_as(&applied);
+        let (names, pods): (Vec<_>, Vec<_>) = self.grid_pods(grid, object).unzip();
+        let rollout = plan_rollout(&ObservedRollout { pods: &pods, revisions, is_current, is_new });
+        let waits_for = rollout.waits_for.iter().filter_map(|at| names.get(*at).cloned());
+        changes.waits_for_nodes = waits_for.collect();
+        object.object = with_partition(&object.object, rollout.partition);
+        rollout.must_restart
+    }
+
+    /// Names and pods of the nodes that a grid is to have, by ordinal.
+    fn grid_pods(
+        &self,
+        grid: &DesiredGrid,
+        object: &DesiredObject,
+    ) -> impl Iterator<Item = (String, Option<GridPod>)> {
+        let nodes = object.object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        let names = (0..nodes).map(|ordinal| format!("{}-{ordinal}", grid.workload));
+        names.map(|name| {
+            let pod = self.view.grid_pod(&self.identity.namespace, &name);
+            (name, pod)
+        })
+    }
+
     /// Objects of the class that aren't desired are deleted at once, or drained if they serve a
     /// function that gets another shape, or a grid that functions may still use.
     fn add_leftovers(&self, changes: &mut Changes) {
@@ -276,6 +319,16 @@ impl Comparison<'_> {
             }
         }
     }
+}
+
+/// The manifest of a StatefulSet that replaces no pods with a lower ordinal. Without one, it has the default.
+fn with_partition(manifest: &Value, partition: i32) -> Value {
+    let mut manifest = manifest.clone();
+    if let Some(spec) = manifest.get_mut("spec").filter(|_| partition > 0) {
+        let partition = json!({"partition": partition});
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": partition});
+    }
+    manifest
 }
 
 /// The manifest of a Secret whose certificate is to be renewed at a time.

@@ -10,6 +10,7 @@ pub mod diff;
 mod drain;
 pub mod events;
 mod finalize;
+mod grid_rollout;
 pub mod managed_fields;
 mod manifest;
 pub mod observe;
@@ -213,9 +214,12 @@ fn gather_facts<'a>(
     };
     let completed = desired.functions.iter().filter(|plan| has_completed(&plan.key));
     let completed: Vec<&str> = completed.map(|plan| plan.workload.as_str()).collect();
-    let odgm = desired.odgm.as_ref().map(|grid| readiness.grid(grid));
+    let mut odgm = desired.odgm.as_ref().map(|grid| readiness.grid(grid));
     let grid_ready = odgm.as_ref().is_none_or(|grid| grid.serving);
     let changes = diff::diff(identity, desired, input.view, grid_ready, &completed, input.now);
+    if let Some(grid) = odgm.as_mut().filter(|it| !it.ready && it.problem.is_none()) {
+        grid.problem = report::waiting_for_nodes(&changes);
+    }
     let functions = desired.functions.iter().map(|plan| {
         let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
         readiness.function(plan, scaled_by_others, completed.contains(&plan.workload.as_str()))

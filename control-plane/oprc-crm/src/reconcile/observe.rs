@@ -20,7 +20,7 @@ use super::{
 pub use super::{
     pod_creation_failure::{FAILED_CREATE_EVENTS, PodCreationFailure, pod_creation_failure},
     pod_problem::{PodProblem, pod_problem},
-    shapes::ObservedState,
+    shapes::{ObservedState, Revisions},
 };
 use crate::{
     crd::{GROUP, ResourceRef},
@@ -76,6 +76,17 @@ pub struct GridObservation {
     pub low_on_space: bool,
 }
 
+/// The pod of a node of a data grid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GridPod {
+    /// Whether it serves now; false if it is being deleted.
+    pub ready: bool,
+    /// Which of the StatefulSet's revisions it has.
+    pub revision: Option<String>,
+    /// Whether it reports a problem.
+    pub has_problem: bool,
+}
+
 /// The objects of the cluster, read from caches only.
 pub trait ClusterView {
     /// All objects that a ClassRuntime controls.
@@ -93,6 +104,8 @@ pub trait ClusterView {
     /// The last report of the data grid of a class. None if it has no replicated grid, or if that hasn't
     /// reported yet.
     fn grid(&self, namespace: &str, class: &str) -> Option<GridObservation>;
+    /// A pod of a data grid by name.
+    fn grid_pod(&self, namespace: &str, name: &str) -> Option<GridPod>;
 }
 
 impl Child {
@@ -198,6 +211,16 @@ impl Child {
         }
     }
 
+    /// The rollout of a StatefulSet, and whether that is about its latest specification.
+    pub fn revisions(&self) -> Option<(&Revisions, bool)> {
+        match &self.state {
+            ObservedState::Workload(workload) => {
+                workload.revisions.as_ref().map(|it| (it, workload.current))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is a workload that is scaled to zero.
     pub fn has_no_replicas(&self) -> bool {
         self.replicas() == Some(0)
@@ -223,6 +246,18 @@ impl Child {
         let claims = |object: &Value| object.pointer("/spec/volumeClaimTemplates").is_some();
         self.kind == STATEFUL_SET
             && self.owned().is_some_and(|owned| claims(&owned.live) != claims(manifest))
+    }
+
+    /// Whether an apply of the manifest would keep the pod template.
+    pub fn has_pod_template_of(&self, manifest: &Value) -> bool {
+        let Some(owned) = self.owned() else { return false };
+        let mut merged = owned.live.clone();
+        let live = merged.pointer_mut("/spec/template");
+        let (Some(live), Some(template)) = (live, manifest.pointer("/spec/template")) else {
+            return false;
+        };
+        *live = template.clone();
+        !owned.differs_from(&merged)
     }
 
     /// The manifest with the pod template of the live object: that of a Job is immutable. None if

@@ -237,6 +237,18 @@ fn deadline_exceeded(facts: &Facts<'_>) -> Failure {
     Failure { reason, message: format!("not Available within {seconds} s{waiting}{details}") }
 }
 
+/// Why the rollout of the data grid is held back, if it is.
+pub(super) fn waiting_for_nodes(changes: &Changes) -> Option<Failure> {
+    let nodes = &changes.waits_for_nodes;
+    (!nodes.is_empty()).then(|| Failure {
+        reason: Reason::WaitingForGridNodes,
+        message: format!(
+            "the update waits until {} is ready, so that a majority stays",
+            nodes.join(" and ")
+        ),
+    })
+}
+
 fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     let (paused, blocked) = (facts.target.spec.paused, &facts.changes.blocked);
     let none = facts.last_created.is_none();
@@ -253,6 +265,9 @@ fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     } else if blocked.contains(&Blocked::GridMember) {
         let message = "waiting until the data grid has removed members".to_owned();
         (Phase::Progressing, Reason::WaitingForDataGrid, message)
+    } else if let Some(it) = waiting_for_nodes(&facts.changes) {
+        let message = format!("{}: {}", display(GRID_KEY), it.message);
+        (Phase::Progressing, it.reason, message)
     } else if !blocked.is_empty() {
         let message = format!("{} objects wait for the data grid", blocked.len());
         (Phase::Applying, Reason::WaitingForDataGrid, message)

@@ -198,3 +198,39 @@ fn pods_belong_to_the_function_with_their_label() {
     assert_eq!(components, expected);
     assert!(found.iter().all(|pod| pod.class == ("n".to_owned(), "shop".to_owned())));
 }
+
+#[tokio::test]
+async fn a_class_is_enqueued_when_a_pod_of_its_grid_changes() {
+    let at = Timestamp::UNIX_EPOCH;
+    let pod = |uid: &str, ready: &str| {
+        let pod = json!({
+            "metadata": {
+                "name": "shop-odgm-0", "namespace": "n", "uid": uid,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"oaas.io/owner": "shop", "controller-revision-hash": "shop-odgm-1"},
+            },
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        PodRecord::of(&serde_json::from_value(pod).unwrap()).unwrap()
+    };
+    let class: RawClass = serde_json::from_value(json!({
+        "metadata": {"name": "shop", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+        "spec": {"functions": [{"key": "greet", "image": "i"}]},
+    }))
+    .unwrap();
+    let cache = Cache::default();
+    cache.put_class(decode(&class));
+    let queue = cache.workqueue();
+    queue.drain().await;
+    let own = ("n".to_owned(), "shop".to_owned());
+    for (uid, ready) in [("one", "False"), ("one", "True"), ("one", "False"), ("two", "True")] {
+        cache.put_pod(pod(uid, ready), None, at);
+        assert!(queue.drain().await.contains(&own), "{uid} {ready}");
+    }
+    let revision = Some("shop-odgm-1".to_owned());
+    let pod = GridPod { ready: true, revision, has_problem: false };
+    assert_eq!(cache.grid_pod("n", "shop-odgm-0"), Some(pod));
+    cache.remove_pod(&("n".to_owned(), "shop-odgm-0".to_owned()), "two", at);
+    assert!(queue.drain().await.contains(&own));
+    assert_eq!(cache.grid_pod("n", "shop-odgm-0"), None);
+}

@@ -91,6 +91,7 @@ pub(super) fn observe(object: &Value, generation: i64) -> Observation {
         total: status.replicas.unwrap_or(0),
         rolled_out: rolled_out.is_some(),
         failure: failure.and_then(|it| it.message.clone()),
+        revisions: None,
     });
     (state, rolled_out.and_then(|it| Some(it.last_update_time.as_ref()?.0)))
 }

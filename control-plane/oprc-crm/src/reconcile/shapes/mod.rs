@@ -121,6 +121,22 @@ pub struct Workload {
     pub rolled_out: bool,
     /// Why pods can't be created.
     pub failure: Option<String>,
+    /// Only of a StatefulSet.
+    pub revisions: Option<Revisions>,
+}
+
+/// The rollout of a StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revisions {
+    /// That of the last rollout that ended.
+    pub complete: String,
+    /// What is being rolled out.
+    pub latest: String,
+    /// Pods with a lower ordinal aren't replaced.
+    pub partition: i32,
+    /// Whether its controller replaces a pod that is ready only while all others are: the API server sets
+    /// `maxUnavailable` only then.
+    pub keeps_others: bool,
 }
 
 impl Workload {

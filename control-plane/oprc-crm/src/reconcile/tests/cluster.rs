@@ -16,7 +16,7 @@ use super::{
     super::{
         Action, Decision, EventRecord, FINALIZER, Input, ObservedClass,
         diff::{Apply, with_renewal},
-        observe::{Child, GridObservation, MANAGER},
+        observe::{Child, GridObservation, GridPod, MANAGER},
         plan_actions,
         report::Failure,
         revision_scale::RevisionScale,
@@ -83,6 +83,8 @@ pub(super) struct Cluster {
     pub(super) pod_creation_failure: BTreeMap<String, String>,
     /// What the data grid reports. None if it does at once what its ConfigMap asks for.
     pub(super) grid: Option<GridObservation>,
+    /// Pods of the data grid by name.
+    pub(super) grid_pods: BTreeMap<String, GridPod>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
     version: u64,
@@ -102,6 +104,7 @@ impl Cluster {
             over_quota: BTreeSet::new(),
             pod_creation_failure: BTreeMap::new(),
             grid: None,
+            grid_pods: BTreeMap::new(),
             class: None,
             objects: BTreeMap::new(),
             version: 0,
@@ -319,6 +322,7 @@ impl Cluster {
             children: children.collect(),
             pod_creation_failure: self.pod_creation_failure.clone(),
             grid: self.grid.or_else(|| self.obedient_grid()),
+            grid_pods: self.grid_pods.clone(),
         }
     }
 

@@ -12,6 +12,7 @@ mod drift;
 mod enforcement;
 mod foreign;
 mod grid;
+mod grid_rollout;
 mod managed;
 mod pods;
 mod proof;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     super::{
         ObservedClass,
-        observe::{Child, ClusterView, GridObservation, ObservedState, PodProblem},
+        observe::{Child, ClusterView, GridObservation, GridPod, ObservedState, PodProblem},
     },
     cluster::Key,
 };
@@ -18,6 +18,8 @@ pub(super) struct View {
     pub(super) children: BTreeMap<Key, Arc<Child>>,
     pub(super) pod_creation_failure: BTreeMap<String, String>,
     pub(super) grid: Option<GridObservation>,
+    /// Pods of the data grid by name.
+    pub(super) grid_pods: BTreeMap<String, GridPod>,
 }
 
 impl ClusterView for View {
@@ -52,6 +54,10 @@ impl ClusterView for View {
 
     fn grid(&self, _: &str, _: &str) -> Option<GridObservation> {
         self.grid
+    }
+
+    fn grid_pod(&self, _: &str, name: &str) -> Option<GridPod> {
+        self.grid_pods.get(name).cloned()
     }
 }
 

@@ -14,8 +14,8 @@ use super::{
         container_resources::{SizedContainer, with_applied},
         manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget, pod},
     },
-    Assessed, Component, Observation, ObservedState, Workload, creation_problem, spec_replicas,
-    status, text,
+    Assessed, Component, Observation, ObservedState, Revisions, Workload, creation_problem,
+    spec_replicas, status, text,
 };
 use crate::{
     crd::Recommendation,
@@ -140,8 +140,20 @@ pub(super) fn observe_stateful_set(object: &Value, generation: i64) -> Observati
         total: status.replicas,
         rolled_out,
         failure: None,
+        revisions: Some(revisions(object, &status)),
     });
     (state, None)
+}
+
+fn revisions(object: &Value, status: &StatefulSetStatus) -> Revisions {
+    let strategy = object.pointer("/spec/updateStrategy/rollingUpdate");
+    let partition = strategy.and_then(|it| it.get("partition")?.as_i64()).unwrap_or(0);
+    Revisions {
+        complete: status.current_revision.clone().unwrap_or_default(),
+        latest: status.update_revision.clone().unwrap_or_default(),
+        partition: i32::try_from(partition).unwrap_or(i32::MAX),
+        keeps_others: strategy.is_some_and(|it| it.get("maxUnavailable").is_some()),
+    }
 }
 
 pub(super) fn observe_claim(object: &Value, _: i64) -> Observation {

@@ -26,7 +26,6 @@ use crate::{
         Replica,
         cluster::{Cluster, MembersDocument, Phase},
         etcd_child::EtcdChild,
-        etcd_space::EtcdSpace,
         join::Joiner,
         peer_client::{AUTHORITY, CERTIFICATE, KEY, PeerClient},
         peers::Peers,
@@ -55,7 +54,6 @@ pub(crate) struct PreparedReplica {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
-    space: EtcdSpace,
 }
 
 impl PreparedReplica {
@@ -83,7 +81,6 @@ impl PreparedReplica {
         let peer_server = bind(options(address, Some(tls))).await;
         let endpoint = format!("http://{}", replica.etcd_client);
         let admin = EtcdAdmin::new(&endpoint, ADMIN_DEADLINE);
-        let space = EtcdSpace::new(&endpoint, SPACE_DEADLINE);
         Ok(Self {
             cluster: Arc::new(Cluster::new(replica.clone(), desired)),
             config: replica.clone(),
@@ -93,7 +90,6 @@ impl PreparedReplica {
             peers: Arc::new(Peers::new(replica.clone(), client.clone())),
             client,
             admin: admin.map_err(|error| error.to_string())?,
-            space: space.map_err(|error| error.to_string())?,
         })
     }
 }
@@ -132,7 +128,6 @@ impl ReplicatedNode {
             client: prepared.client,
             peers: prepared.peers,
             admin: prepared.admin,
-            space: prepared.space,
         };
         let ended = member.run(parts, health, shutdown, &stop).await;
         stop.send_replace(true);
@@ -156,7 +151,6 @@ struct Member {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
-    space: EtcdSpace,
 }
 
 impl Member {
@@ -295,8 +289,7 @@ impl Member {
         let (own, admin) = (replica.clone(), self.admin.clone());
         tasks.spawn(async move { own.manage_members(&admin).await });
         let (own, admin) = (replica.clone(), self.admin.with_deadline(SPACE_DEADLINE));
-        let space = self.space.clone();
-        tasks.spawn(async move { own.free_space(&admin, &space).await });
+        tasks.spawn(async move { own.free_space(&admin).await });
     }
 }
 

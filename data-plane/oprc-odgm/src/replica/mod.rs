@@ -4,7 +4,6 @@
 mod balance;
 pub(crate) mod cluster;
 pub(crate) mod etcd_child;
-pub(crate) mod etcd_space;
 pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod ownership;

@@ -15,7 +15,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{
     Replica,
     cluster::{ClusterStatus, LOW_SPACE_PERCENT},
-    etcd_space::EtcdSpace,
 };
 
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -83,16 +82,16 @@ impl Revisions {
 impl Replica {
     /// Keeps the file of the own member small until the future is dropped. `admin` needs a deadline that
     /// allows for writing the file.
-    pub(crate) async fn free_space(&self, admin: &EtcdAdmin, space: &EtcdSpace) {
+    pub(crate) async fn free_space(&self, admin: &EtcdAdmin) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut revisions, mut defragmented) = (Revisions::default(), None::<Instant>);
         loop {
             ticks.tick().await;
             let status = self.cluster.status();
-            let compacted = self.compact(&status, space, &mut revisions).await;
+            let compacted = self.compact(&status, admin, &mut revisions).await;
             let freed = match compacted {
-                Ok(()) => self.free_file(&status, admin, space, &mut defragmented).await,
+                Ok(()) => self.free_file(&status, admin, &mut defragmented).await,
                 error => error,
             };
             if let Err(error) = freed {
@@ -106,7 +105,7 @@ impl Replica {
     async fn compact(
         &self,
         status: &ClusterStatus,
-        space: &EtcdSpace,
+        admin: &EtcdAdmin,
         revisions: &mut Revisions,
     ) -> Result<()> {
         if !status.is_leader() {
@@ -119,7 +118,7 @@ impl Replica {
         }
         let Some(revision) = revisions.due(now, status.is_out_of_space) else { return Ok(()) };
         tracing::info!(revision, "space is low, compacting the history of the store");
-        space.compact(revision).await?;
+        admin.compact(revision).await?;
         revisions.compacted = revision;
         Ok(())
     }
@@ -128,7 +127,6 @@ impl Replica {
         &self,
         status: &ClusterStatus,
         admin: &EtcdAdmin,
-        space: &EtcdSpace,
         defragmented: &mut Option<Instant>,
     ) -> Result<()> {
         let Some(own) = &status.own else { return Ok(()) };
@@ -147,7 +145,7 @@ impl Replica {
             }
             FileAction::ClearAlarm if is_leader => {
                 tracing::info!("store has space again, accepting writes");
-                space.clear_alarms(status.members.iter().map(|it| it.id)).await
+                admin.clear_out_of_space().await
             }
             FileAction::ClearAlarm | FileAction::Nothing => Ok(()),
         }

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use oprc_cp_storage::{Check, Error as StoreError, MAX_BYTES, Transaction};
 use serde_json::json;
 
-use super::{BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
+use super::{BackupApi, BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
 use crate::{
     Error, Grid,
     api::Problem,
@@ -30,19 +30,23 @@ const MAX_LINE: usize = 4 << 20;
 /// Records of one transaction.
 const BATCH: usize = 50;
 
-pub(super) async fn restore(Shared(grid): Shared<Grid>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn restore(
+    Shared(api): Shared<BackupApi>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let grid = api.permitted()?;
     let mut lines = Lines { body, buffer: BytesMut::new(), number: 0 };
     let first = lines.next().await?.ok_or_else(|| invalid(1, "is missing"))?;
     let header: BackupHeader = parse(1, &first)?;
-    check_header(&grid, &header)?;
-    begin(&grid, &header).await?;
+    check_header(grid, &header)?;
+    begin(grid, &header).await?;
     let (mut batch, mut records) = (Batch::default(), 0);
     loop {
         let Some(text) = lines.next().await? else {
             return Err(invalid(lines.number + 1, "is missing: the backup is incomplete"));
         };
         if let Ok(BackupEnd { end: true, records: expected }) = serde_json::from_slice(&text) {
-            batch.commit(&grid).await?;
+            batch.commit(grid).await?;
             if expected != records {
                 let reason = format!("has {expected} records, but there were {records}");
                 return Err(invalid(lines.number, &reason));
@@ -52,7 +56,7 @@ pub(super) async fn restore(Shared(grid): Shared<Grid>, body: Body) -> Result<Re
         let record: BackupRecord = parse(lines.number, &text)?;
         let value = check_record(&header, &record).map_err(|it| invalid(lines.number, &it))?;
         if batch.is_full(&value) {
-            std::mem::take(&mut batch).commit(&grid).await?;
+            std::mem::take(&mut batch).commit(grid).await?;
         }
         batch.add(record.key, value);
         records += 1;

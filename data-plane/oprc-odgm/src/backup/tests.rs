@@ -28,8 +28,12 @@ async fn put(grid: &Grid, collection: &str, id: &str, count: i32) {
 }
 
 async fn send(grid: &Grid, path: &str, body: Body) -> (u16, String) {
+    send_as(Access::Internal, grid, path, body).await
+}
+
+async fn send_as(caller: Access, grid: &Grid, path: &str, body: Body) -> (u16, String) {
     let request = Request::post(path).body(body).unwrap();
-    let response = router(grid.clone()).oneshot(request).await.unwrap();
+    let response = router(grid.clone(), caller).oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -94,6 +98,23 @@ async fn a_grid_with_objects_is_left_alone() {
     let (status, problem) = send(&grid, "/restore", backup.into()).await;
     assert!(status == 409 && problem.contains("NOT_EMPTY"), "{problem}");
     assert_eq!(grid.count("a").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn private_data_is_backed_up_and_restored_only_by_operators() {
+    let grid = filled().await;
+    grid.set_class(Class { data_access: Access::Private, ..(*grid.class()).clone() });
+    let (status, problem) = send(&grid, "/backup", Body::empty()).await;
+    assert!(status == 403 && problem.contains("ADMIN_ONLY"), "{problem}");
+    let (status, backup) = send_as(Access::Private, &grid, "/backup", Body::empty()).await;
+    assert_eq!(status, 200);
+    let other = empty();
+    other.set_class(Class { data_access: Access::Private, ..(*other.class()).clone() });
+    assert_eq!(send(&other, "/restore", backup.clone().into()).await.0, 403);
+    assert_eq!(other.count("a").await.unwrap(), 0);
+    let (status, body) = send_as(Access::Private, &other, "/restore", backup.into()).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(other.count("a").await.unwrap(), 150);
 }
 
 #[tokio::test]

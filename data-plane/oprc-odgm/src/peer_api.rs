@@ -54,7 +54,8 @@ fn unavailable(reason: &impl ToString) -> Response {
 
 async fn ping(Shared(api): Shared<PeerApi>) -> Json<PingReply> {
     let replica = api.grid.get().and_then(Grid::replica);
-    Json(PingReply { is_ready: replica.is_some_and(|it| it.is_ready()) })
+    let is_ready = replica.is_some_and(|it| it.is_ready());
+    Json(PingReply { is_ready, space: api.cluster.space_report() })
 }
 
 async fn hello(Shared(api): Shared<PeerApi>, Json(hello): Json<Hello>) -> Response {

@@ -226,6 +226,9 @@ impl<'a> Restoration<'a> {
         let Some(version) = self.version.filter(|_| !batch.records.is_empty()) else {
             return Ok(());
         };
+        if let Some(replica) = self.grid.replica() {
+            replica.require_space()?;
+        }
         match self.grid.store().commit(absent(version, &batch.records)).await {
             Ok(_) => {
                 self.count(&batch.records);

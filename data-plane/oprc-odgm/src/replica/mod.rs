@@ -4,6 +4,7 @@
 mod balance;
 pub(crate) mod cluster;
 pub(crate) mod etcd_child;
+pub(crate) mod file_size;
 pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod ownership;
@@ -22,6 +23,7 @@ use tokio::{sync::watch, time::timeout};
 
 use self::{
     cluster::Cluster,
+    file_size::RESERVE,
     ownership::{Owner, OwnerRecord, Ownership, PARTITIONS, home},
     peer_client::{PeerClient, PeerError},
     peers::Peers,
@@ -106,6 +108,20 @@ impl Replica {
         let ownership = Ownership::new(store, own, collections);
         let serving = watch::Sender::new(Serving::Active);
         Self { config, cluster, peers, ownership, client, serving }
+    }
+
+    /// Whether a member has no space for writes of callers.
+    pub(crate) fn is_reserve_used(&self) -> bool {
+        self.cluster.space_report().is_reserve_used || self.peers.is_reserve_used()
+    }
+
+    /// Fails if there is no space for writes of callers.
+    pub(crate) fn require_space(&self) -> Result<(), Error> {
+        let is_out_of_space = self.cluster.is_out_of_space();
+        match refusal(is_out_of_space, self.is_reserve_used()) {
+            Some(reason) => Err(Error::Unavailable(reason)),
+            None => Ok(()),
+        }
     }
 
     /// Whether this node may own partitions.
@@ -222,6 +238,17 @@ impl Replica {
         }
         self.ownership.take(vec![(key, Some(from))]).await.map(drop)
     }
+}
+
+/// Why callers can't write now.
+fn refusal(is_out_of_space: bool, is_reserve_used: bool) -> Option<String> {
+    let left = 100 - RESERVE;
+    let what = match () {
+        () if is_out_of_space => "the quota of the store is used up".to_owned(),
+        () if is_reserve_used => format!("less than {left} % of the store's quota is left"),
+        () => return None,
+    };
+    Some(format!("{what}, delete objects to free space"))
 }
 
 /// Whether a commit failed because this node is no longer the owner.

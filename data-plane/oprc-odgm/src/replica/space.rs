@@ -9,22 +9,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use oprc_cp_storage::{EtcdAdmin, EtcdStatus, Result};
+use oprc_cp_storage::{EtcdAdmin, Result};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     Replica,
-    cluster::{ClusterStatus, LOW_SPACE_PERCENT},
+    cluster::ClusterStatus,
+    file_size::FileSize,
 };
 
 const INTERVAL: Duration = Duration::from_secs(2);
 /// A member serves nothing while its file is written again.
 const DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(5);
+/// While writes of callers are refused.
+const URGENT_DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(1);
 /// History that a grid keeps for watches and backups although space is low.
 const LOW_SPACE_HISTORY: Duration = Duration::from_mins(1);
-/// Shares of the quota, in percent.
-const LARGE_FILE: u64 = 80;
-const NEARLY_FULL_FILE: u64 = 90;
 
 /// What to do about the file of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +36,20 @@ enum FileAction {
     ClearAlarm,
 }
 
-fn action(status: &EtcdStatus, is_out_of_space: bool, quota: u64) -> FileAction {
-    let EtcdStatus { bytes, bytes_in_use, .. } = *status;
-    let exceeds = |bytes: u64, percent: u64| bytes > quota / 100 * percent;
-    let is_large = exceeds(bytes, LARGE_FILE);
-    let has_room = !exceeds(bytes_in_use, LOW_SPACE_PERCENT);
-    let is_sparse = is_large && bytes_in_use < bytes / 2;
-    let is_nearly_full = exceeds(bytes, NEARLY_FULL_FILE);
+fn action(file: &FileSize, is_out_of_space: bool) -> FileAction {
     match () {
-        () if is_out_of_space && !is_large => FileAction::ClearAlarm,
-        () if is_out_of_space && has_room => FileAction::Defragment,
-        () if is_out_of_space => FileAction::Nothing,
-        () if is_sparse || (is_nearly_full && has_room) => FileAction::Defragment,
+        () if is_out_of_space && !file.is_large() => FileAction::ClearAlarm,
+        () if file.needs_defragmentation(is_out_of_space) => FileAction::Defragment,
         () => FileAction::Nothing,
+    }
+}
+
+/// The shortest time between two defragmentations of a file.
+fn defragment_interval(is_out_of_space: bool, is_reserve_used: bool) -> Duration {
+    match () {
+        () if is_out_of_space => Duration::ZERO,
+        () if is_reserve_used => URGENT_DEFRAGMENT_INTERVAL,
+        () => DEFRAGMENT_INTERVAL,
     }
 }
 
@@ -70,11 +71,11 @@ impl Revisions {
         }
     }
 
-    /// Up to which revision history is deleted now.
-    fn due(&self, now: Instant, is_out_of_space: bool) -> Option<u64> {
+    /// Up to which revision history is deleted now. `is_refusing` if callers can't write.
+    fn due(&self, now: Instant, is_refusing: bool) -> Option<u64> {
         let is_old = |it: &&(Instant, u64)| now.duration_since(it.0) >= LOW_SPACE_HISTORY;
         let target =
-            if is_out_of_space { self.seen.back() } else { self.seen.front().filter(is_old) };
+            if is_refusing { self.seen.back() } else { self.seen.front().filter(is_old) };
         target.map(|it| it.1).filter(|it| *it > self.compacted)
     }
 }
@@ -116,7 +117,8 @@ impl Replica {
         if !self.cluster.is_low_on_space() {
             return Ok(());
         }
-        let Some(revision) = revisions.due(now, status.is_out_of_space) else { return Ok(()) };
+        let is_refusing = status.is_out_of_space || self.is_reserve_used();
+        let Some(revision) = revisions.due(now, is_refusing) else { return Ok(()) };
         tracing::info!(revision, "space is low, compacting the history of the store");
         admin.compact(revision).await?;
         revisions.compacted = revision;
@@ -131,9 +133,11 @@ impl Replica {
     ) -> Result<()> {
         let Some(own) = &status.own else { return Ok(()) };
         let (is_leader, is_out_of_space) = (status.is_leader(), status.is_out_of_space);
-        let is_recent = defragmented.is_some_and(|it| it.elapsed() < DEFRAGMENT_INTERVAL);
-        match action(own, is_out_of_space, self.config.etcd_quota_bytes) {
-            FileAction::Defragment if is_recent && !is_out_of_space => Ok(()),
+        let file = FileSize::new(own, self.config.etcd_quota_bytes);
+        let least = defragment_interval(is_out_of_space, file.is_reserve_used());
+        let is_recent = defragmented.is_some_and(|it| it.elapsed() < least);
+        match action(&file, is_out_of_space) {
+            FileAction::Defragment if is_recent => Ok(()),
             // A leader that serves nothing would be replaced by an election.
             FileAction::Defragment if is_leader && status.members.len() > 1 => {
                 self.move_leader(admin, &status.members).await
@@ -155,25 +159,6 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn large_files_with_unused_space_are_defragmented() {
-        let action = |bytes, bytes_in_use, is_out_of_space| {
-            let (leader, errors) = (Some(1), Vec::new());
-            let (id, is_learner, term, index) = (1, false, 1, 1);
-            let status =
-                EtcdStatus { id, leader, is_learner, term, index, bytes, bytes_in_use, errors };
-            action(&status, is_out_of_space, 1000)
-        };
-        assert_eq!(action(850, 100, false), FileAction::Defragment);
-        assert_eq!(action(850, 600, false), FileAction::Nothing);
-        assert_eq!(action(950, 600, false), FileAction::Defragment);
-        assert_eq!(action(950, 750, false), FileAction::Nothing);
-        assert_eq!(action(500, 100, false), FileAction::Nothing);
-        assert_eq!(action(1000, 690, true), FileAction::Defragment);
-        assert_eq!(action(1000, 750, true), FileAction::Nothing);
-        assert_eq!(action(700, 690, true), FileAction::ClearAlarm);
-    }
 
     #[test]
     fn history_is_kept_for_a_minute_unless_writes_are_refused() {

@@ -25,6 +25,7 @@ use crate::{
     replica::{
         Replica,
         cluster::{Cluster, MembersDocument, Phase},
+        defragmentation::SPACE_DEADLINE,
         etcd_child::EtcdChild,
         join::Joiner,
         peer_client::{AUTHORITY, CERTIFICATE, KEY, PeerClient},
@@ -36,8 +37,6 @@ use crate::{
 /// Of each call of etcd. A proposal that a dead leader got is lost, and is repeated after this time.
 const STORE_DEADLINE: Duration = Duration::from_secs(3);
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
-/// Of defragmentation and compaction.
-const SPACE_DEADLINE: Duration = Duration::from_mins(2);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Callers may learn late that a node is no longer ready.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);

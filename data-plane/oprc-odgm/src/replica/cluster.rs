@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::file_size::{FileSize, SpaceReport};
+use super::file_size::FileSize;
 use crate::{
     Error, WatchedFile,
     config::{MAX_MEMBERS, ReplicaConfig, index_of},
@@ -152,11 +152,6 @@ impl Cluster {
     /// Whether most of the quota is used.
     pub(crate) fn is_low_on_space(&self) -> bool {
         self.is_out_of_space() || self.file_size().is_some_and(|it| it.is_low_on_space())
-    }
-
-    pub(crate) fn space_report(&self) -> SpaceReport {
-        let is_reserve_used = self.file_size().is_some_and(|it| it.is_reserve_used());
-        SpaceReport { is_reserve_used }
     }
 
     /// Waits for a leader as long as an election takes.

@@ -25,6 +25,10 @@ pub(crate) const RESERVE: u64 = 95;
 pub(crate) struct SpaceReport {
     /// The file has no space for writes of callers.
     pub(crate) is_reserve_used: bool,
+    #[serde(default)]
+    pub(crate) needs_defragmentation: bool,
+    #[serde(default)]
+    pub(crate) is_defragmenting: bool,
 }
 
 /// The file of a member, and the quota that limits its size.

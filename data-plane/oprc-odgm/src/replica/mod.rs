@@ -3,6 +3,7 @@
 
 mod balance;
 pub(crate) mod cluster;
+pub(crate) mod defragmentation;
 pub(crate) mod etcd_child;
 pub(crate) mod file_size;
 pub(crate) mod join;
@@ -23,6 +24,7 @@ use tokio::{sync::watch, time::timeout};
 
 use self::{
     cluster::Cluster,
+    defragmentation::OwnDefragmentation,
     file_size::RESERVE,
     ownership::{Owner, OwnerRecord, Ownership, PARTITIONS, home},
     peer_client::{PeerClient, PeerError},
@@ -60,6 +62,7 @@ pub(crate) struct Replica {
     pub(crate) ownership: Ownership,
     client: Arc<PeerClient>,
     serving: watch::Sender<Serving>,
+    defragmentation: OwnDefragmentation,
 }
 
 /// Where a call is executed.
@@ -107,12 +110,14 @@ impl Replica {
         let own = OwnerRecord { node: config.name.clone(), address };
         let ownership = Ownership::new(store, own, collections);
         let serving = watch::Sender::new(Serving::Active);
-        Self { config, cluster, peers, ownership, client, serving }
+        let defragmentation = OwnDefragmentation::default();
+        Self { config, cluster, peers, ownership, client, serving, defragmentation }
     }
 
     /// Whether a member has no space for writes of callers.
     pub(crate) fn is_reserve_used(&self) -> bool {
-        self.cluster.space_report().is_reserve_used || self.peers.is_reserve_used()
+        let own = self.cluster.file_size();
+        own.is_some_and(|it| it.is_reserve_used()) || self.peers.is_reserve_used()
     }
 
     /// Fails if there is no space for writes of callers.

@@ -91,6 +91,11 @@ impl Peers {
         states.values().any(|it| it.space.is_reserve_used && !it.is_dead())
     }
 
+    /// The last report of a node.
+    pub(crate) fn space(&self, name: &str) -> SpaceReport {
+        self.states.lock().get(name).map(|it| it.space).unwrap_or_default()
+    }
+
     /// When a node last responded.
     pub(crate) fn responded(&self, name: &str) -> Option<Instant> {
         self.states.lock().get(name).map(|it| it.responded)

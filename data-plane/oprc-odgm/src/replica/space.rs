@@ -9,49 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use oprc_cp_storage::{EtcdAdmin, Result};
+use oprc_cp_storage::{EtcdAdmin, Result as StoreResult};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     Replica,
     cluster::ClusterStatus,
+    defragmentation::{DefragmentOrder, Leadership, NextDefragmentation, next_defragmentation},
     file_size::FileSize,
 };
 
 const INTERVAL: Duration = Duration::from_secs(2);
-/// A member serves nothing while its file is written again.
-const DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(5);
-/// While writes of callers are refused.
-const URGENT_DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(1);
 /// History that a grid keeps for watches and backups although space is low.
 const LOW_SPACE_HISTORY: Duration = Duration::from_mins(1);
-
-/// What to do about the file of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileAction {
-    Nothing,
-    /// The file is much larger than its contents.
-    Defragment,
-    /// There is space again.
-    ClearAlarm,
-}
-
-fn action(file: &FileSize, is_out_of_space: bool) -> FileAction {
-    match () {
-        () if is_out_of_space && !file.is_large() => FileAction::ClearAlarm,
-        () if file.needs_defragmentation(is_out_of_space) => FileAction::Defragment,
-        () => FileAction::Nothing,
-    }
-}
-
-/// The shortest time between two defragmentations of a file.
-fn defragment_interval(is_out_of_space: bool, is_reserve_used: bool) -> Duration {
-    match () {
-        () if is_out_of_space => Duration::ZERO,
-        () if is_reserve_used => URGENT_DEFRAGMENT_INTERVAL,
-        () => DEFRAGMENT_INTERVAL,
-    }
-}
 
 /// Revisions of the store by time.
 #[derive(Debug, Default)]
@@ -74,30 +44,33 @@ impl Revisions {
     /// Up to which revision history is deleted now. `is_refusing` if callers can't write.
     fn due(&self, now: Instant, is_refusing: bool) -> Option<u64> {
         let is_old = |it: &&(Instant, u64)| now.duration_since(it.0) >= LOW_SPACE_HISTORY;
-        let target =
-            if is_refusing { self.seen.back() } else { self.seen.front().filter(is_old) };
+        let target = if is_refusing { self.seen.back() } else { self.seen.front().filter(is_old) };
         target.map(|it| it.1).filter(|it| *it > self.compacted)
     }
 }
 
 impl Replica {
-    /// Keeps the file of the own member small until the future is dropped. `admin` needs a deadline that
-    /// allows for writing the file.
+    /// Frees space of all members while this node is the leader, until the future is dropped. `admin` needs
+    /// a deadline that allows for a compaction.
     pub(crate) async fn free_space(&self, admin: &EtcdAdmin) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut revisions, mut defragmented) = (Revisions::default(), None::<Instant>);
+        let (mut revisions, mut leadership) = (Revisions::default(), Leadership::default());
         loop {
             ticks.tick().await;
             let status = self.cluster.status();
+            let term = status.own.as_ref().filter(|_| status.is_leader()).map(|it| it.term);
+            let is_settled = leadership.is_settled(term, Instant::now());
             let compacted = self.compact(&status, admin, &mut revisions).await;
             let freed = match compacted {
-                Ok(()) => self.free_file(&status, admin, &mut defragmented).await,
-                error => error,
+                Ok(()) if is_settled => self.free_files(&status, admin).await,
+                done => done.map_err(|error| error.to_string()),
             };
             if let Err(error) = freed {
-                tracing::warn!(%error, "cannot free space of the store, retrying");
+                tracing::warn!(error, "cannot free space of the store, retrying");
             }
+            // The others report the outcome with their next pings.
+            ticks.reset();
         }
     }
 
@@ -108,7 +81,7 @@ impl Replica {
         status: &ClusterStatus,
         admin: &EtcdAdmin,
         revisions: &mut Revisions,
-    ) -> Result<()> {
+    ) -> StoreResult<()> {
         if !status.is_leader() {
             return Ok(());
         }
@@ -125,33 +98,27 @@ impl Replica {
         Ok(())
     }
 
-    async fn free_file(
-        &self,
-        status: &ClusterStatus,
-        admin: &EtcdAdmin,
-        defragmented: &mut Option<Instant>,
-    ) -> Result<()> {
+    /// Has one file defragmented, or clears the alarm after none is large any more.
+    async fn free_files(&self, status: &ClusterStatus, admin: &EtcdAdmin) -> Result<(), String> {
         let Some(own) = &status.own else { return Ok(()) };
-        let (is_leader, is_out_of_space) = (status.is_leader(), status.is_out_of_space);
-        let file = FileSize::new(own, self.config.etcd_quota_bytes);
-        let least = defragment_interval(is_out_of_space, file.is_reserve_used());
-        let is_recent = defragmented.is_some_and(|it| it.elapsed() < least);
-        match action(&file, is_out_of_space) {
-            FileAction::Defragment if is_recent => Ok(()),
-            // A leader that serves nothing would be replaced by an election.
-            FileAction::Defragment if is_leader && status.members.len() > 1 => {
-                self.move_leader(admin, &status.members).await
+        let order = DefragmentOrder { leader: own.id, term: own.term };
+        let (others, is_reserve_used) = (self.other_members(), self.is_reserve_used());
+        let is_refusing = status.is_out_of_space || is_reserve_used;
+        match next_defragmentation(self.space_report(), &others, is_refusing) {
+            NextDefragmentation::Other(name) => self.order_defragmentation(name, &order).await,
+            NextDefragmentation::Own if status.members.len() > 1 => {
+                let moved = self.move_leader(admin, &status.members).await;
+                moved.map_err(|error| error.to_string())
             }
-            FileAction::Defragment => {
-                tracing::info!(bytes = own.bytes, in_use = own.bytes_in_use, "defragmenting etcd");
-                *defragmented = Some(Instant::now());
-                admin.defragment().await
-            }
-            FileAction::ClearAlarm if is_leader => {
+            NextDefragmentation::Own => self.defragment(admin, &order).await,
+            NextDefragmentation::Nothing => {
+                let file = FileSize::new(own, self.config.etcd_quota_bytes);
+                if !status.is_out_of_space || file.is_large() || is_reserve_used {
+                    return Ok(());
+                }
                 tracing::info!("store has space again, accepting writes");
-                admin.clear_out_of_space().await
+                admin.clear_out_of_space().await.map_err(|error| error.to_string())
             }
-            FileAction::ClearAlarm | FileAction::Nothing => Ok(()),
         }
     }
 }

@@ -39,14 +39,6 @@ struct Permission {
     end: Vec<u8>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Compaction {
-    #[prost(int64, tag = "1")]
-    revision: i64,
-    #[prost(bool, tag = "2")]
-    physical: bool,
-}
-
 /// Creates the users `root` and `pm`, the latter for keys below `pm/`, and enables authentication.
 pub(crate) async fn enable_users(etcd: &Etcd, root_password: &str, pm_password: &str) {
     let mut admin = Admin::of(etcd).await;
@@ -60,12 +52,6 @@ pub(crate) async fn enable_users(etcd: &Etcd, root_password: &str, pm_password: 
     admin.call("Auth/RoleGrantPermission", grant).await;
     admin.call("Auth/UserGrantRole", pair("pm", "pm")).await;
     admin.call("Auth/AuthEnable", Empty {}).await;
-}
-
-/// Compacts the history before a revision.
-pub(crate) async fn compact(etcd: &Etcd, revision: u64) {
-    let revision = i64::try_from(revision).unwrap();
-    Admin::of(etcd).await.call("KV/Compact", Compaction { revision, physical: true }).await;
 }
 
 struct Admin(Grpc<Channel>);

@@ -4,7 +4,7 @@ use oprc_cp_storage::{Error, Store, Transaction};
 
 use oprc_tests::etcd::Etcd;
 
-use crate::admin;
+use crate::space::admin;
 
 async fn put(store: &Store, value: impl ToString) -> u64 {
     store.commit(Transaction::new().put("a", value.to_string())).await.unwrap().0
@@ -19,7 +19,7 @@ async fn compacted_history_is_a_gap_and_newer_events_arrive() {
         put(&store, value).await;
     }
     let page = store.list("").await.unwrap();
-    admin::compact(&etcd, page.revision.0).await;
+    admin(&etcd).compact(page.revision.0).await.unwrap();
     let mut old = store.watch("", Some(oprc_cp_storage::Revision(first))).await.unwrap();
     assert_eq!(old.next().await, Err(Error::Gap));
     let mut new = store.watch("", Some(page.revision)).await.unwrap();

@@ -10,3 +10,4 @@ mod members;
 mod on_etcd;
 mod proof;
 mod secured;
+mod space;

@@ -176,7 +176,7 @@ mod tests {
                 ]}},
                 {"key": "f", "image": "i", "config": {"retries": 1}, "bindings": [{"name": "f", "condition": "true"}]},
             ],
-            "state": {"key_specs": [{"name": "n", "type": "DOUBLE", "optional": true, "immutable": true}]},
+            "state": {"key_specs": [{"name": "n", "type": "DOUBLE", "optional": true, "immutable": true}], "access": "PUBLIC"},
             "references": [{"name": "r", "class": "p.C", "access": "PUBLIC", "unit": "u", "url": "http://g"}],
             "nfr_requirements": {"availability": 0.5},
         }))

@@ -11,7 +11,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, State as Shared},
-    http::header::CONTENT_TYPE,
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
     routing::post,
 };
@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::{
     Error, Grid,
     api::Problem,
+    class::Access,
     macros::RunRecord,
     record::{EVENTS, INVOCATIONS, OBJECTS, PARKED, RUNS, decode},
 };
@@ -58,12 +59,32 @@ struct BackupEnd {
     records: u64,
 }
 
-/// Routes for callers inside the cluster.
-pub(crate) fn router(grid: Grid) -> Router {
+/// What the handlers need.
+#[derive(Clone, Debug)]
+struct BackupApi {
+    grid: Grid,
+    caller: Access,
+}
+
+impl BackupApi {
+    /// The grid, if the caller may read and write all of its objects.
+    fn permitted(&self) -> Result<&Grid, Problem> {
+        match self.grid.class().permit_data(self.caller) {
+            Ok(()) => Ok(&self.grid),
+            Err(error) => {
+                let detail = format!("{error}; the admin port of the grid serves its backups");
+                Err(Problem::new(StatusCode::FORBIDDEN, "ADMIN_ONLY", detail))
+            }
+        }
+    }
+}
+
+/// Routes for callers of a port with this access.
+pub(crate) fn router(grid: Grid, caller: Access) -> Router {
     Router::new()
         .route("/backup", post(backup))
         .route("/restore", post(restore::restore).layer(DefaultBodyLimit::disable()))
-        .with_state(grid)
+        .with_state(BackupApi { grid, caller })
 }
 
 /// Where the next page of a backup begins.
@@ -75,7 +96,8 @@ struct Position {
     records: u64,
 }
 
-async fn backup(Shared(grid): Shared<Grid>) -> Result<Response, Problem> {
+async fn backup(Shared(api): Shared<BackupApi>) -> Result<Response, Problem> {
+    let grid = api.permitted()?;
     let snapshot = grid.store().snapshot().await.map_err(Error::from)?;
     let class = grid.class();
     let header = BackupHeader {

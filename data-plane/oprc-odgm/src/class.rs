@@ -71,7 +71,7 @@ impl Default for Class {
             state_type: StateType::default(),
             collections: Vec::new(),
             key_specs: Vec::new(),
-            data_access: Access::Public,
+            data_access: Access::Internal,
             methods: BTreeMap::new(),
             macros: BTreeMap::new(),
             triggers: Vec::new(),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 /// One record of ownership is stored for each.
 const MAX_PARTITIONS: u32 = 4096;
 const DEFAULT_PUBLIC_PORT: u16 = 8083;
+const DEFAULT_ADMIN_PORT: u16 = 8084;
 const DEFAULT_TLS_DIR: &str = "/etc/odgm-tls";
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 const MIN_QUOTA_BYTES: u64 = 16 << 20;
@@ -26,6 +27,8 @@ pub struct Config {
     pub http_port: u16,
     /// For callers from outside of the cluster.
     pub public_port: u16,
+    /// A loopback address: who can connect to it may read and write everything.
+    pub admin_address: SocketAddr,
     pub node_id: String,
     pub cluster_id: String,
     /// The address of this node.
@@ -130,6 +133,7 @@ impl Config {
         let is_replicated = collections.iter().any(|it| it.shard_type == ShardType::Raft);
         let address = text("ODGM_NODE_ADDR")?;
         let replica = is_replicated.then(|| replica(variables, &address)).transpose()?;
+        let bind_address = optional(variables, "ODGM_BIND_ADDRESS", "an IP address", parse)?;
         Ok(Self {
             http_port: required(variables, "ODGM_HTTP_PORT", "a port", parse::<NonZeroU16>)?.get(),
             public_port: optional(variables, "ODGM_PUBLIC_PORT", "a port", parse::<NonZeroU16>)?
@@ -141,7 +145,8 @@ impl Config {
             data_dir: text("ODGM_DATA_DIR")?.into(),
             class_file: text("ODGM_CLASS_FILE")?.into(),
             log: text("ODGM_LOG")?,
-            bind_address: optional(variables, "ODGM_BIND_ADDRESS", "an IP address", parse)?,
+            admin_address: admin_address(variables, bind_address)?,
+            bind_address,
             replica,
         })
     }
@@ -158,6 +163,14 @@ fn node_id(variables: &Variables) -> Result<String, String> {
     let index = optional(variables, "ODGM_NODE_INDEX", "a number", parse::<u32>)?;
     let id = required(variables, "ODGM_NODE_ID", "a text", non_empty)?;
     Ok(prefix.map_or(id, |prefix| format!("{prefix}{:03}", index.unwrap_or_default())))
+}
+
+/// Nodes that share a network have loopback addresses of their own.
+fn admin_address(variables: &Variables, bound: Option<IpAddr>) -> Result<SocketAddr, String> {
+    let expected = "a loopback address with a port";
+    let address = optional(variables, "ODGM_ADMIN_ADDRESS", expected, loopback)?;
+    let host = bound.filter(IpAddr::is_loopback).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    Ok(address.unwrap_or(SocketAddr::new(host, DEFAULT_ADMIN_PORT)))
 }
 
 /// All collections of a grid are in one store.
@@ -204,7 +217,6 @@ fn replica(variables: &Variables, address: &str) -> Result<ReplicaConfig, String
             format!("ODGM_NODE_ADDR={address:?}; expected: http://{name}.DOMAIN:PORT")
         })?,
     };
-    let loopback = |text: &str| text.parse().ok().filter(|it: &SocketAddr| it.ip().is_loopback());
     let client = optional(variables, "ODGM_ETCD_CLIENT_ADDRESS", "a loopback address", loopback)?;
     let program = optional(variables, "ODGM_ETCD_PROGRAM", "a path", non_empty)?;
     let tls_dir = optional(variables, "ODGM_TLS_DIR", "a folder", non_empty)?;
@@ -254,6 +266,10 @@ fn required<T>(
     parse(value).ok_or_else(|| format!("{name}={value:?}; expected: {expected}"))
 }
 
+fn loopback(text: &str) -> Option<SocketAddr> {
+    text.parse().ok().filter(|it: &SocketAddr| it.ip().is_loopback())
+}
+
 fn parse<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
@@ -290,6 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn the_admin_port_is_on_loopback_whatever_the_node_binds() {
+        let admin_address = |bound: &str| {
+            let mut variables = variables();
+            variables.insert("ODGM_BIND_ADDRESS".to_owned(), bound.to_owned());
+            Config::read(&variables).unwrap().admin_address.to_string()
+        };
+        for (bound, expected) in [
+            ("", "127.0.0.1:8084"),
+            ("0.0.0.0", "127.0.0.1:8084"),
+            ("10.0.0.7", "127.0.0.1:8084"),
+            ("127.1.2.3", "127.1.2.3:8084"),
+        ] {
+            assert_eq!(admin_address(bound), expected, "{bound}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_variable() {
         for name in variables().keys() {
             let mut missing = variables();
@@ -310,6 +343,7 @@ mod tests {
             ("ODGM_COLLECTION", &many),
             ("ODGM_BIND_ADDRESS", "localhost"),
             ("ODGM_PUBLIC_PORT", "x"),
+            ("ODGM_ADMIN_ADDRESS", "0.0.0.0:8084"),
             ("ODGM_COLLECTION", two),
         ];
         for (name, value) in wrong {

@@ -58,6 +58,11 @@ impl Node {
         self.servers.public.local_addr()
     }
 
+    /// Where operators are served.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.servers.admin.local_addr()
+    }
+
     /// Serves until `shutdown`. Must be called on a thread that lives as long as the process if the node
     /// has an etcd. Fails if that ends.
     pub async fn run(

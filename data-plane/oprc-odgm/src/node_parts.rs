@@ -45,6 +45,8 @@ pub(crate) struct Servers {
     pub(crate) internal: Server,
     /// For others.
     pub(crate) public: Server,
+    /// For operators, who may forward ports of the pod.
+    pub(crate) admin: Server,
 }
 
 /// Routes that are known when the store is open.
@@ -61,17 +63,17 @@ pub(crate) struct NodeParts {
     pub(crate) grid: Arc<OnceLock<Grid>>,
     internal: LateRouter,
     public: LateRouter,
+    admin: LateRouter,
 }
 
 impl Servers {
     pub(crate) async fn bind(config: &Config, host: IpAddr) -> Result<Self, String> {
-        let open = async |port| {
-            let server = bind(options(SocketAddr::new(host, port), None)).await;
-            server.map_err(|error| error.to_string())
-        };
+        let open =
+            async |address| bind(options(address, None)).await.map_err(|error| error.to_string());
         Ok(Self {
-            internal: open(config.http_port).await?,
-            public: open(config.public_port).await?,
+            internal: open(SocketAddr::new(host, config.http_port)).await?,
+            public: open(SocketAddr::new(host, config.public_port)).await?,
+            admin: open(config.admin_address).await?,
         })
     }
 
@@ -84,6 +86,7 @@ impl Servers {
     ) {
         serving.spawn(self.internal.serve(parts.router.clone(), until()));
         serving.spawn(self.public.serve(late(&parts.public), until()));
+        serving.spawn(self.admin.serve(late(&parts.admin), until()));
     }
 }
 
@@ -101,7 +104,7 @@ impl NodeParts {
         cluster: Option<Arc<Cluster>>,
     ) -> Self {
         let grid = Arc::new(OnceLock::new());
-        let (internal, public) = (LateRouter::default(), LateRouter::default());
+        let (internal, public, admin) = Default::default();
         let (health, health_service) = tonic_health::server::health_reporter();
         let status = StatusService { config: config.clone(), grid: grid.clone(), cluster };
         let grpc = Routes::new(health_service.max_decoding_message_size(MAX_HEALTH_MESSAGE))
@@ -109,7 +112,7 @@ impl NodeParts {
             .into_axum_router()
             .reset_fallback();
         let router = grpc.route("/livez", get(async || "ok")).merge(late(&internal));
-        Self { config, host, class, file, health, router, grid, internal, public }
+        Self { config, host, class, file, health, router, grid, internal, public, admin }
     }
 
     pub(crate) fn health(&self) -> HealthReporter {
@@ -123,12 +126,14 @@ impl NodeParts {
             grpc.into_axum_router().reset_fallback().merge(router(grid.clone(), caller))
         };
         let internal = objects(Access::Internal)
-            .merge(backup::router(grid.clone()))
+            .merge(backup::router(grid.clone(), Access::Internal))
             .merge(scrape::router(grid.clone()));
         let public = objects(Access::Public);
+        let admin = backup::router(grid.clone(), Access::Private);
         // All are set once.
         let _ = self.internal.set(internal.fallback(fallback));
         let _ = self.public.set(public.fallback(fallback));
+        let _ = self.admin.set(admin.fallback(fallback));
         let _ = self.grid.set(grid);
     }
 

@@ -18,6 +18,7 @@ use crate::{
     replica::{
         MISDIRECTED,
         cluster::Cluster,
+        defragmentation::DefragmentOrder,
         join::{JoinRequest, admit},
         peer_client::MAX_BODY,
         peers::PingReply,
@@ -43,6 +44,7 @@ pub(crate) fn router(api: PeerApi) -> Router {
         .route("/join", post(join))
         .route("/members", post(members))
         .route("/call", post(call))
+        .route("/defragment", post(defragment))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn_with_state(Access::new(true, None), require))
         .with_state(api)
@@ -54,7 +56,9 @@ fn unavailable(reason: &impl ToString) -> Response {
 
 async fn ping(Shared(api): Shared<PeerApi>) -> Json<PingReply> {
     let replica = api.grid.get().and_then(Grid::replica);
-    Json(PingReply { is_ready: replica.is_some_and(|it| it.is_ready()) })
+    let is_ready = replica.is_some_and(|it| it.is_ready());
+    let space = replica.map(|it| it.space_report()).unwrap_or_default();
+    Json(PingReply { is_ready, space })
 }
 
 async fn hello(Shared(api): Shared<PeerApi>, Json(hello): Json<Hello>) -> Response {
@@ -75,6 +79,21 @@ async fn join(Shared(api): Shared<PeerApi>, Json(request): Json<JoinRequest>) ->
 async fn members(Shared(api): Shared<PeerApi>) -> Response {
     match api.admin.members(false).await {
         Ok(members) => Json(members.iter().map(|it| it.id).collect::<Vec<_>>()).into_response(),
+        Err(error) => unavailable(&error),
+    }
+}
+
+/// The leader orders this.
+async fn defragment(Shared(api): Shared<PeerApi>, Json(order): Json<DefragmentOrder>) -> Response {
+    let Some(grid) = api.grid.get().cloned() else { return unavailable(&"the node is starting") };
+    // etcd continues even if the other node disconnects.
+    let work = tokio::spawn(async move {
+        let Some(replica) = grid.replica() else { return Err("the grid has one node".to_owned()) };
+        replica.defragment(&api.admin, &order).await
+    });
+    match work.await {
+        Ok(Ok(())) => Json(()).into_response(),
+        Ok(Err(reason)) => unavailable(&reason),
         Err(error) => unavailable(&error),
     }
 }

@@ -25,8 +25,8 @@ use crate::{
     replica::{
         Replica,
         cluster::{Cluster, MembersDocument, Phase},
+        defragmentation::SPACE_DEADLINE,
         etcd_child::EtcdChild,
-        etcd_space::EtcdSpace,
         join::Joiner,
         peer_client::{AUTHORITY, CERTIFICATE, KEY, PeerClient},
         peers::Peers,
@@ -37,8 +37,6 @@ use crate::{
 /// Of each call of etcd. A proposal that a dead leader got is lost, and is repeated after this time.
 const STORE_DEADLINE: Duration = Duration::from_secs(3);
 const ADMIN_DEADLINE: Duration = Duration::from_secs(2);
-/// Of defragmentation and compaction.
-const SPACE_DEADLINE: Duration = Duration::from_mins(2);
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Callers may learn late that a node is no longer ready.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -55,7 +53,6 @@ pub(crate) struct PreparedReplica {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
-    space: EtcdSpace,
 }
 
 impl PreparedReplica {
@@ -83,7 +80,6 @@ impl PreparedReplica {
         let peer_server = bind(options(address, Some(tls))).await;
         let endpoint = format!("http://{}", replica.etcd_client);
         let admin = EtcdAdmin::new(&endpoint, ADMIN_DEADLINE);
-        let space = EtcdSpace::new(&endpoint, SPACE_DEADLINE);
         Ok(Self {
             cluster: Arc::new(Cluster::new(replica.clone(), desired)),
             config: replica.clone(),
@@ -93,7 +89,6 @@ impl PreparedReplica {
             peers: Arc::new(Peers::new(replica.clone(), client.clone())),
             client,
             admin: admin.map_err(|error| error.to_string())?,
-            space: space.map_err(|error| error.to_string())?,
         })
     }
 }
@@ -132,7 +127,6 @@ impl ReplicatedNode {
             client: prepared.client,
             peers: prepared.peers,
             admin: prepared.admin,
-            space: prepared.space,
         };
         let ended = member.run(parts, health, shutdown, &stop).await;
         stop.send_replace(true);
@@ -156,7 +150,6 @@ struct Member {
     client: Arc<PeerClient>,
     peers: Arc<Peers>,
     admin: EtcdAdmin,
-    space: EtcdSpace,
 }
 
 impl Member {
@@ -295,8 +288,7 @@ impl Member {
         let (own, admin) = (replica.clone(), self.admin.clone());
         tasks.spawn(async move { own.manage_members(&admin).await });
         let (own, admin) = (replica.clone(), self.admin.with_deadline(SPACE_DEADLINE));
-        let space = self.space.clone();
-        tasks.spawn(async move { own.free_space(&admin, &space).await });
+        tasks.spawn(async move { own.free_space(&admin).await });
     }
 }
 

@@ -195,9 +195,8 @@ impl Grid {
         let Some(replica) = self.replica() else { return self.execute_locally(operation).await };
         let key = self.key_of(&operation)?;
         // Deletions free space.
-        if replica.cluster.status().is_out_of_space && !matches!(operation, Operation::Delete(_)) {
-            let reason = "the quota of the store is used up, delete objects to free space";
-            return Err(Error::Unavailable(reason.to_owned()));
+        if !matches!(operation, Operation::Delete(_)) {
+            replica.require_space()?;
         }
         let mut earlier = EarlierAttempts::default();
         let answer = self.execute_routed(replica, &key, &operation, &mut earlier).await;

@@ -40,6 +40,8 @@ async fn function() -> String {
 
 struct Running {
     address: SocketAddr,
+    admin_address: SocketAddr,
+    public_address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
@@ -57,6 +59,7 @@ async fn start(folder: &Path) -> Running {
     let config = Config {
         http_port: 0,
         public_port: 0,
+        admin_address: (host(false), 0).into(),
         node_id: "node-000".to_owned(),
         cluster_id: "test".to_owned(),
         address: "http://127.0.0.1".to_owned(),
@@ -74,16 +77,26 @@ async fn start(folder: &Path) -> Running {
     };
     let node = Node::open(config, host(false)).await.unwrap();
     let (stop, stopped) = oneshot::channel();
-    let address = node.address();
+    let (address, admin_address) = (node.address(), node.admin_address());
+    let public_address = node.public_address();
     let ended = tokio::spawn(async { node.run(async { drop(stopped.await) }).await.unwrap() });
-    Running { address, stop, ended }
+    Running { address, admin_address, public_address, stop, ended }
 }
 
 impl Running {
     async fn send(&self, method: &str, path: &str, body: &str) -> (StatusCode, Value) {
+        Self::send_to(self.address, method, path, body).await
+    }
+
+    async fn send_to(
+        address: SocketAddr,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (StatusCode, Value) {
         let request = Request::builder()
             .method(method)
-            .uri(format!("http://{}{path}", self.address))
+            .uri(format!("http://{address}{path}"))
             .body(Full::new(Bytes::from(body.to_owned())))
             .unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
@@ -132,5 +145,24 @@ async fn objects_survive_a_restart_and_methods_change_without_one() {
     assert_eq!(node.send("DELETE", "/objects/b", "").await.0, StatusCode::NO_CONTENT);
     assert_eq!(node.count().await, 1);
     assert_eq!(node.send("GET", "/other", "").await.0, StatusCode::NOT_FOUND);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_data_leaves_a_node_by_its_admin_port_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let class = json!({"name": "counter", "dataAccess": "PRIVATE"});
+    fs::write(folder.path().join("class.json"), class.to_string()).unwrap();
+    let node = start(folder.path()).await;
+    assert!(node.admin_address.ip().is_loopback());
+    for address in [node.address, node.public_address] {
+        for (method, path) in [("GET", "/objects"), ("POST", "/backup"), ("POST", "/restore")] {
+            let (status, _) = Running::send_to(address, method, path, "").await;
+            let is_refused = matches!(status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
+            assert!(is_refused, "{address} {method} {path}: {status}");
+        }
+    }
+    let (status, _) = Running::send_to(node.admin_address, "POST", "/backup", "").await;
+    assert_eq!(status, StatusCode::OK);
     node.stop().await;
 }

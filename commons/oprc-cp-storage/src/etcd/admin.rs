@@ -9,10 +9,10 @@ use tonic::{
 };
 
 use super::api::{
-    AlarmRequest, AlarmType, DefragmentRequest, Member, MemberAddRequest, MemberListRequest,
-    MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, StatusRequest,
-    alarm_request::AlarmAction, cluster_client::ClusterClient,
-    maintenance_client::MaintenanceClient,
+    AlarmMember, AlarmRequest, AlarmType, CompactionRequest, CompactionResponse, DefragmentRequest,
+    Member, MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
+    MoveLeaderRequest, StatusRequest, alarm_request::AlarmAction, cluster_client::ClusterClient,
+    kv_client::KvClient, maintenance_client::MaintenanceClient,
 };
 use crate::{Error, Result};
 
@@ -145,13 +145,36 @@ impl EtcdAdmin {
         self.call(self.maintenance().defragment(DefragmentRequest {})).await.map(drop)
     }
 
-    /// Accepts writes again, after space has become free.
+    /// Deletes all versions that a later one before or at the revision has replaced, and returns after
+    /// their space was freed.
+    pub async fn compact(&self, revision: u64) -> Result<()> {
+        let revision = i64::try_from(revision).map_err(Error::invalid)?;
+        let request = CompactionRequest { revision, physical: true };
+        let mut client = KvClient::new(self.channel.clone());
+        let compacted = self.call(async {
+            match client.compact(request).await {
+                // By etcd's own compaction, or by an earlier call.
+                Err(status) if status.message().contains("has been compacted") => {
+                    Ok(Response::new(CompactionResponse {}))
+                }
+                done => done,
+            }
+        });
+        compacted.await.map(drop)
+    }
+
+    /// Accepts writes again, after space has become free. Each member raises an alarm of its own, and etcd
+    /// ignores a request that names none.
     pub async fn clear_out_of_space(&self) -> Result<()> {
-        let request = AlarmRequest {
-            action: AlarmAction::Deactivate.into(),
-            member_id: 0,
-            alarm: AlarmType::Nospace.into(),
-        };
-        self.call(self.maintenance().alarm(request)).await.map(drop)
+        for AlarmMember { member_id, .. } in self.alarms(AlarmAction::Get, 0).await? {
+            self.alarms(AlarmAction::Deactivate, member_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn alarms(&self, action: AlarmAction, member_id: u64) -> Result<Vec<AlarmMember>> {
+        let alarm = AlarmType::Nospace.into();
+        let request = AlarmRequest { action: action.into(), member_id, alarm };
+        Ok(self.call(self.maintenance().alarm(request)).await?.alarms)
     }
 }

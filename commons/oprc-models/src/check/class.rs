@@ -43,6 +43,7 @@ fn check_state_spec(at: &FieldCursor<'_>, state: &StateSpec) {
             ("consistency", state.consistency.is_some()),
             ("persistence", state.persistence.is_some()),
             ("accessPatterns", !patterns.is_empty()),
+            ("access", state.access.is_some()),
         ] {
             if given {
                 at.field(field).add("has no effect: defaultProvider is NONE");

@@ -88,6 +88,9 @@ models! {
         persistence: Option<Persistence>,
         /// Expected use of the data. Sent to CRM as `state.access_patterns`.
         access_patterns: Vec<AccessPattern>,
+        /// Who may read and write objects without calling a function; the default is INTERNAL. Sent to
+        /// CRM as `state.access`.
+        access: Option<Access>,
     }
 
     /// A key of an object's state.
@@ -170,7 +173,7 @@ models! {
 }
 
 string_enums! {
-    /// Allowed callers of a function.
+    /// Allowed callers of a function, and clients of the state of objects.
     Access {
         /// Functions of the same class.
         Private = "PRIVATE",

@@ -139,6 +139,7 @@ pub(super) fn state(ancestors: &[Ancestor<'_>], problems: &mut ClassProblems) ->
             .find(|it| !it.is_empty())
             .cloned()
             .unwrap_or_default(),
+        access: specs().find_map(|it| it.access),
     })
 }
 

@@ -137,7 +137,7 @@ version: 1.0.0
 classes:
   - key: A
     stateType: COLLECTION
-    stateSpec: {keySpecs: [{name: x, type: INTEGER}, {name: y, type: STRING}], persistence: EPHEMERAL}
+    stateSpec: {keySpecs: [{name: x, type: INTEGER}, {name: y, type: STRING}], persistence: EPHEMERAL, access: PRIVATE}
   - key: B
     parents: [A]
     stateSpec: {keySpecs: [{name: z, type: JSON}, {name: x, type: INTEGER, optional: true}], consistency: STRONG}
@@ -148,6 +148,7 @@ classes:
     let keys: Vec<_> = state.key_specs.iter().map(|it| (&*it.name, it.optional)).collect();
     assert_eq!(keys, [("x", true), ("y", false), ("z", false)]);
     assert_eq!(state.persistence, Some(crate::Persistence::Ephemeral));
+    assert_eq!(state.access, Some(crate::Access::Private));
     assert_eq!(class.state_type, crate::StateType::Collection);
     let bad = text.replace("{name: x, type: INTEGER, optional: true}", "{name: x, type: DOUBLE}");
     assert!(messages(&package(&bad)).contains("INTEGER in s.A but DOUBLE in s.B"));

@@ -15,7 +15,7 @@ use crate::{
     platform::Profile,
     replication::{self, MIN_RAFT_VOLUME},
     spec::{
-        AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
+        Access, AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
         PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
         Storage, UnitSpec,
     },
@@ -28,6 +28,8 @@ pub struct OdgmPlan {
     pub class: String,
     pub state_type: StateType,
     pub key_specs: Vec<KeySpec>,
+    /// Who may read and write objects without calling a method.
+    pub data_access: Access,
     pub references: Vec<ClassReference>,
     pub methods: Vec<MethodPlan>,
     pub macros: Vec<MacroPlan>,
@@ -147,6 +149,7 @@ pub(super) fn plan(
         class: package.map_or_else(|| class.clone(), |package| format!("{package}.{class}")),
         state_type: state.state_type,
         key_specs: state.key_specs,
+        data_access: state.access.unwrap_or_default(),
         references: spec.references.clone(),
         methods,
         macros,

@@ -174,6 +174,7 @@ fn state(class: &ResolvedClass) -> Option<StateSpec> {
                 immutable: it.immutable,
             })
             .collect(),
+        access: spec.access.map(Into::into),
     })
 }
 

@@ -65,6 +65,7 @@ classes:
       consistency: EVENTUAL
       persistence: EPHEMERAL
       accessPatterns: [READ_WRITE, BATCH_READ]
+      access: PRIVATE
     refSpec: [{name: friend, class: Other}, {name: stranger, class: Away, access: PUBLIC}]
     functions:
       - {name: take, function: buy, access: PUBLIC, immutable: true, condition: "args.n > 0", triggerOnStateChange: true, asyncExecution: true}
@@ -193,7 +194,7 @@ fn every_field_reaches_the_unit() {
             {"key": "rare", "type": "TASK", "image": "shop/rare:1", "bindings": [{"name": "fetch"}, {"name": "rare"}]},
             {"key": "old", "type": "TASK", "image": "shop/old:1", "bindings": [{"name": "old"}]},
         ],
-        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"], "key_specs": [{"name": "count", "type": "INTEGER", "immutable": true}, {"name": "note", "type": "JSON", "optional": true}]},
+        "state": {"state_type": "COLLECTION", "consistency": "eventual", "persistence": "ephemeral", "access_patterns": ["read_write", "batch_read"], "key_specs": [{"name": "count", "type": "INTEGER", "immutable": true}, {"name": "note", "type": "JSON", "optional": true}], "access": "PRIVATE"},
         "references": [{"name": "friend", "class": "shop.Other", "unit": "shop.Other.prod..one"}, {"name": "stranger", "class": "shop.Away", "access": "PUBLIC"}],
         "nfr_requirements": {"availability_pct": 99.9},
         "constraints": {"hard_latency_ms": 9000},

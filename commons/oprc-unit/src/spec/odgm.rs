@@ -30,6 +30,9 @@ unit_types! {
         #[schemars(length(max = limits::MEMBERS))]
         #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
         key_specs?: Vec<KeySpec>,
+        /// Who may read and write objects without calling a method: `PRIVATE` (the class itself),
+        /// `INTERNAL` (workloads in the cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
+        access?: Option<Access>,
     }
 
     /// A key of the state of an object.

@@ -273,9 +273,7 @@ async fn functions_are_recognised_by_their_call_token() {
         send(&inside, "GET", "/objects/b", &[("x-oaas-call-token", &old)], &none).await;
     assert_eq!((status, &problem["reason"]), (403, &json!("CALL_ENDED")));
 
-    let mut class = (*grid.class()).clone();
-    class.data_access = Access::Internal;
-    grid.set_class(class);
+    assert_eq!(grid.class().data_access, Access::Internal, "unless the class says otherwise");
     assert_eq!(send(&inside, "GET", "/objects/b", &[], &none).await.0, 200);
     for (method, path) in [
         ("GET", "/objects/b"),
@@ -334,6 +332,7 @@ async fn references_are_resolved() {
     let class = serde_json::from_value(json!({
         "name": "referring",
         "collections": ["R"],
+        "dataAccess": "PUBLIC",
         "references": {
             "one": {"class": "counter", "url": url, "access": "PUBLIC"},
             "many": {"class": "counter", "url": url},

@@ -9,10 +9,11 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use oprc_cp_storage::{Check, Error as StoreError, MAX_BYTES, Transaction};
+use oprc_cp_storage::{Check, Error as StoreError, MAX_BYTES, Revision, Transaction};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
+use super::{BackupApi, BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
 use crate::{
     Error, Grid,
     api::Problem,
@@ -23,36 +24,78 @@ use crate::{
     },
 };
 
-/// Names the backup that is restored, so that the same one can be restored again after an interruption.
+/// The key of the [`RestoreRecord`].
 const RESTORED: &str = "m/restored";
 /// Larger than any record.
 const MAX_LINE: usize = 4 << 20;
 /// Records of one transaction.
 const BATCH: usize = 50;
 
-pub(super) async fn restore(Shared(grid): Shared<Grid>, body: Body) -> Result<Response, Problem> {
+/// The backup that was restored last. Its restoration can be continued after an interruption, but isn't
+/// repeated: objects may have been deleted since it was complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct RestoreRecord {
+    #[serde(flatten)]
+    header: BackupHeader,
+    #[serde(default)]
+    is_complete: bool,
+}
+
+/// How a request to restore a backup is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestoreAction {
+    Begin,
+    Continue,
+    /// The same backup was restored: the client may not have got the response.
+    Nothing,
+    Refuse,
+}
+
+fn restore_action(
+    last: Option<&RestoreRecord>,
+    header: &BackupHeader,
+    is_empty: bool,
+) -> RestoreAction {
+    match last {
+        Some(last) if last.header == *header && last.is_complete => RestoreAction::Nothing,
+        Some(last) if last.header == *header => RestoreAction::Continue,
+        Some(last) if !last.is_complete => RestoreAction::Refuse,
+        _ if is_empty => RestoreAction::Begin,
+        _ => RestoreAction::Refuse,
+    }
+}
+
+pub(super) async fn restore(
+    Shared(api): Shared<BackupApi>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let grid = api.permitted()?;
     let mut lines = Lines { body, buffer: BytesMut::new(), number: 0 };
     let first = lines.next().await?.ok_or_else(|| invalid(1, "is missing"))?;
     let header: BackupHeader = parse(1, &first)?;
-    check_header(&grid, &header)?;
-    begin(&grid, &header).await?;
+    check_header(grid, &header)?;
+    let mut restoration = Restoration::begin(grid, &header).await?;
     let (mut batch, mut records) = (Batch::default(), 0);
     loop {
         let Some(text) = lines.next().await? else {
             return Err(invalid(lines.number + 1, "is missing: the backup is incomplete"));
         };
         if let Ok(BackupEnd { end: true, records: expected }) = serde_json::from_slice(&text) {
-            batch.commit(&grid).await?;
+            restoration.store(batch).await?;
             if expected != records {
                 let reason = format!("has {expected} records, but there were {records}");
                 return Err(invalid(lines.number, &reason));
             }
-            return Ok((StatusCode::OK, Json(json!({"records": records}))).into_response());
+            let body = match restoration.finish().await? {
+                Finished::Now => json!({"records": records}),
+                Finished::Before => json!({"records": records, "restoredBefore": true}),
+            };
+            return Ok((StatusCode::OK, Json(body)).into_response());
         }
         let record: BackupRecord = parse(lines.number, &text)?;
         let value = check_record(&header, &record).map_err(|it| invalid(lines.number, &it))?;
         if batch.is_full(&value) {
-            std::mem::take(&mut batch).commit(&grid).await?;
+            restoration.store(std::mem::take(&mut batch)).await?;
         }
         batch.add(record.key, value);
         records += 1;
@@ -82,29 +125,8 @@ fn check_header(grid: &Grid, header: &BackupHeader) -> Result<(), Problem> {
     }
 }
 
-/// Fails unless the grid is empty, or the restoration of the same backup was interrupted.
-async fn begin(grid: &Grid, header: &BackupHeader) -> Result<(), Problem> {
-    let store = grid.store();
-    let own = encode(header)?;
-    let occupied = || {
-        let detail = "a backup can be restored only into an empty grid";
-        Problem::new(StatusCode::CONFLICT, "NOT_EMPTY", detail.to_owned())
-    };
-    if let Some(begun) = store.get(RESTORED).await.map_err(Error::from)? {
-        return if begun.value == own { Ok(()) } else { Err(occupied()) };
-    }
-    // Results and runs of objects that were deleted don't matter.
-    for prefix in [OBJECTS, EVENTS, PARKED] {
-        let page = store.range(prefix, None, 1).await.map_err(Error::from)?;
-        if !page.entries.is_empty() {
-            return Err(occupied());
-        }
-    }
-    let transaction = Transaction::new().check(RESTORED, Check::Absent).put(RESTORED, own);
-    match store.commit(transaction).await {
-        Err(StoreError::Conflict { .. }) => Err(occupied()),
-        other => Ok(other.map(drop).map_err(Error::from)?),
-    }
+fn not_empty(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::CONFLICT, "NOT_EMPTY", detail.into())
 }
 
 /// The value of a record that belongs to a collection of the backup.
@@ -155,42 +177,140 @@ impl Batch {
         self.bytes += value.len();
         self.records.push((key, value));
     }
+}
+
+/// Whether this request has restored the backup, or an earlier one.
+enum Finished {
+    Now,
+    Before,
+}
+
+/// Stores the records of a backup.
+struct Restoration<'a> {
+    grid: &'a Grid,
+    header: &'a BackupHeader,
+    /// The version of the [`RestoreRecord`], which every transaction checks: nothing is stored after the
+    /// restoration is complete. None if it is.
+    version: Option<Revision>,
+}
+
+impl<'a> Restoration<'a> {
+    /// Fails unless the grid is empty, or the restoration of the same backup was begun before.
+    async fn begin(grid: &'a Grid, header: &'a BackupHeader) -> Result<Self, Problem> {
+        let last = last_restored(grid).await?;
+        let record = last.as_ref().map(|(record, _)| record);
+        let version = match restore_action(record, header, is_empty(grid).await?) {
+            RestoreAction::Nothing => None,
+            RestoreAction::Continue => last.map(|(_, version)| version),
+            RestoreAction::Refuse => {
+                return Err(not_empty("a backup can be restored only into an empty grid"));
+            }
+            RestoreAction::Begin => {
+                let check = last.map_or(Check::Absent, |(_, version)| Check::Version(version));
+                let record = RestoreRecord { header: header.clone(), is_complete: false };
+                let begun =
+                    Transaction::new().check(RESTORED, check).put(RESTORED, encode(&record)?);
+                match grid.store().commit(begun).await {
+                    Err(StoreError::Conflict { .. }) => {
+                        return Err(not_empty("another backup is being restored"));
+                    }
+                    other => Some(other.map_err(Error::from)?),
+                }
+            }
+        };
+        Ok(Self { grid, header, version })
+    }
 
     /// Stores the records that aren't there yet. Fails if one differs.
-    async fn commit(self, grid: &Grid) -> Result<(), Problem> {
-        if self.records.is_empty() {
+    async fn store(&mut self, batch: Batch) -> Result<(), Problem> {
+        let Some(version) = self.version.filter(|_| !batch.records.is_empty()) else {
             return Ok(());
-        }
-        let absent = |transaction: Transaction, (key, value): &(String, Vec<u8>)| {
-            transaction.check(key, Check::Absent).put(key, value.clone())
         };
-        let transaction = self.records.iter().fold(Transaction::new(), absent);
-        match grid.store().commit(transaction).await {
+        if let Some(replica) = self.grid.replica() {
+            replica.require_space()?;
+        }
+        match self.grid.store().commit(absent(version, &batch.records)).await {
             Ok(_) => {
-                self.records.iter().for_each(|(key, value)| grid.count_restored(key, value.len()));
+                self.count(&batch.records);
                 return Ok(());
             }
             // Some may be there from an earlier attempt.
             Err(StoreError::Conflict { .. } | StoreError::UnknownOutcome { .. }) => {}
             Err(error) => return Err(Error::from(error).into()),
         }
-        for (key, value) in self.records {
-            let transaction =
-                Transaction::new().check(&key, Check::Absent).put(&key, value.clone());
-            match grid.store().commit(transaction).await {
-                Ok(_) => grid.count_restored(&key, value.len()),
-                Err(StoreError::Conflict { .. }) => {
-                    let present = grid.store().get(&key).await.map_err(Error::from)?;
-                    if present.is_none_or(|it| it.value != value) {
-                        let detail = format!("{key} has changed since it was restored");
-                        return Err(Problem::new(StatusCode::CONFLICT, "NOT_EMPTY", detail));
-                    }
-                }
-                Err(error) => return Err(Error::from(error).into()),
-            }
+        for record in batch.records.chunks(1) {
+            self.store_single(record).await?;
         }
         Ok(())
     }
+
+    async fn store_single(&mut self, record: &[(String, Vec<u8>)]) -> Result<(), Problem> {
+        let (Some(version), [(key, value)]) = (self.version, record) else { return Ok(()) };
+        match self.grid.store().commit(absent(version, record)).await {
+            Ok(_) => self.count(record),
+            Err(StoreError::Conflict { .. }) => {
+                if self.is_finished_by_another().await? {
+                    self.version = None;
+                    return Ok(());
+                }
+                let present = self.grid.store().get(key).await.map_err(Error::from)?;
+                if present.is_none_or(|it| it.value != *value) {
+                    return Err(not_empty(format!("{key} has changed since it was restored")));
+                }
+            }
+            Err(error) => return Err(Error::from(error).into()),
+        }
+        Ok(())
+    }
+
+    fn count(&self, records: &[(String, Vec<u8>)]) {
+        for (key, value) in records {
+            self.grid.count_restored(key, value.len());
+        }
+    }
+
+    async fn is_finished_by_another(&self) -> Result<bool, Problem> {
+        let last = last_restored(self.grid).await?;
+        Ok(last.is_some_and(|(it, _)| it.header == *self.header && it.is_complete))
+    }
+
+    async fn finish(self) -> Result<Finished, Problem> {
+        let Some(version) = self.version else { return Ok(Finished::Before) };
+        let record = RestoreRecord { header: self.header.clone(), is_complete: true };
+        let finished = Transaction::new()
+            .check(RESTORED, Check::Version(version))
+            .put(RESTORED, encode(&record)?);
+        match self.grid.store().commit(finished).await {
+            Ok(_) => Ok(Finished::Now),
+            Err(_) if self.is_finished_by_another().await? => Ok(Finished::Before),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+}
+
+/// Stores records that must not be there, as part of a restoration.
+fn absent(restoration: Revision, records: &[(String, Vec<u8>)]) -> Transaction {
+    let begun = Transaction::new().check(RESTORED, Check::Version(restoration));
+    records.iter().fold(begun, |transaction, (key, value)| {
+        transaction.check(key, Check::Absent).put(key, value.clone())
+    })
+}
+
+async fn last_restored(grid: &Grid) -> Result<Option<(RestoreRecord, Revision)>, Problem> {
+    let found = grid.store().get(RESTORED).await.map_err(Error::from)?;
+    let Some(found) = found else { return Ok(None) };
+    Ok(Some((decode(RESTORED, &found.value)?, found.version)))
+}
+
+/// Results and runs of objects that were deleted don't matter.
+async fn is_empty(grid: &Grid) -> Result<bool, Problem> {
+    for prefix in [OBJECTS, EVENTS, PARKED] {
+        let page = grid.store().range(prefix, None, 1).await.map_err(Error::from)?;
+        if !page.entries.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The lines of a body.
@@ -228,6 +348,36 @@ impl Lines {
                     return Ok(Some(self.buffer.split().freeze()));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complete_restoration_is_not_repeated() {
+        let header = |revision| BackupHeader {
+            backup: FORMAT,
+            class: "Cart".to_owned(),
+            collections: Vec::new(),
+            revision,
+        };
+        let last = |is_complete| RestoreRecord { header: header(1), is_complete };
+        for (last, revision, is_empty, expected) in [
+            (None, 1, true, RestoreAction::Begin),
+            (None, 1, false, RestoreAction::Refuse),
+            (Some(last(false)), 1, false, RestoreAction::Continue),
+            (Some(last(false)), 1, true, RestoreAction::Continue),
+            (Some(last(false)), 2, true, RestoreAction::Refuse),
+            (Some(last(true)), 1, false, RestoreAction::Nothing),
+            (Some(last(true)), 1, true, RestoreAction::Nothing),
+            (Some(last(true)), 2, true, RestoreAction::Begin),
+            (Some(last(true)), 2, false, RestoreAction::Refuse),
+        ] {
+            let action = restore_action(last.as_ref(), &header(revision), is_empty);
+            assert_eq!(action, expected, "{last:?} {revision} {is_empty}");
         }
     }
 }

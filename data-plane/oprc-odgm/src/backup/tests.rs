@@ -28,8 +28,12 @@ async fn put(grid: &Grid, collection: &str, id: &str, count: i32) {
 }
 
 async fn send(grid: &Grid, path: &str, body: Body) -> (u16, String) {
+    send_as(Access::Internal, grid, path, body).await
+}
+
+async fn send_as(caller: Access, grid: &Grid, path: &str, body: Body) -> (u16, String) {
     let request = Request::post(path).body(body).unwrap();
-    let response = router(grid.clone()).oneshot(request).await.unwrap();
+    let response = router(grid.clone(), caller).oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -62,13 +66,32 @@ async fn a_backup_is_restored_into_another_engine() {
     let restored = send(&other, "/restore", backup.clone().into()).await;
     assert_eq!(restored, (200, json!({"records": 302}).to_string()));
     // The client may not have got the response.
-    assert_eq!(send(&other, "/restore", backup.clone().into()).await.0, 200);
+    let repeated = send(&other, "/restore", backup.clone().into()).await;
+    assert_eq!(repeated, (200, json!({"records": 302, "restoredBefore": true}).to_string()));
     assert_eq!((other.count("a").await.unwrap(), other.count("b/c").await.unwrap()), (150, 1));
     let again = send(&other, "/backup", Body::empty()).await.1;
     let records = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(records(&again), records(&backup));
-    put(&other, "a", "object-7", 1000).await;
-    assert_eq!(send(&other, "/restore", backup.into()).await.0, 409);
+}
+
+#[tokio::test]
+async fn a_repeated_restoration_writes_nothing() {
+    let backup = send(&filled().await, "/backup", Body::empty()).await.1;
+    let grid = empty();
+    assert_eq!(send(&grid, "/restore", backup.clone().into()).await.0, 200);
+    put(&grid, "a", "object-7", 1000).await;
+    let deleted = ObjectId::parse("object-8").unwrap();
+    grid.delete(Some("a"), &deleted, Expected::Anything).await.unwrap();
+    let before = send(&grid, "/backup", Body::empty()).await.1;
+    let (status, body) = send(&grid, "/restore", backup.clone().into()).await;
+    assert!(status == 200 && body.contains("restoredBefore"), "{body}");
+    assert_eq!(send(&grid, "/backup", Body::empty()).await.1, before, "with the same revision");
+    // An incomplete file is still reported.
+    let part: String = backup.split_inclusive('\n').take(120).collect();
+    assert_eq!(send(&grid, "/restore", part.into()).await.0, 400);
+    // Another backup needs an empty grid.
+    let other = backup.replacen("\"revision\":151", "\"revision\":152", 1);
+    assert_eq!(send(&grid, "/restore", other.into()).await.0, 409);
 }
 
 #[tokio::test]
@@ -94,6 +117,23 @@ async fn a_grid_with_objects_is_left_alone() {
     let (status, problem) = send(&grid, "/restore", backup.into()).await;
     assert!(status == 409 && problem.contains("NOT_EMPTY"), "{problem}");
     assert_eq!(grid.count("a").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn private_data_is_backed_up_and_restored_only_by_operators() {
+    let grid = filled().await;
+    grid.set_class(Class { data_access: Access::Private, ..(*grid.class()).clone() });
+    let (status, problem) = send(&grid, "/backup", Body::empty()).await;
+    assert!(status == 403 && problem.contains("ADMIN_ONLY"), "{problem}");
+    let (status, backup) = send_as(Access::Private, &grid, "/backup", Body::empty()).await;
+    assert_eq!(status, 200);
+    let other = empty();
+    other.set_class(Class { data_access: Access::Private, ..(*other.class()).clone() });
+    assert_eq!(send(&other, "/restore", backup.clone().into()).await.0, 403);
+    assert_eq!(other.count("a").await.unwrap(), 0);
+    let (status, body) = send_as(Access::Private, &other, "/restore", backup.into()).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(other.count("a").await.unwrap(), 150);
 }
 
 #[tokio::test]

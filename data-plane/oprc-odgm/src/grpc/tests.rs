@@ -22,7 +22,7 @@ async fn client(access: Access) -> ObjectServiceClient<Channel> {
     let functions = axum::Router::new().route("/", axum::routing::post(add));
     tokio::spawn(async { axum::serve(listener, functions).await.unwrap() });
     let class = serde_json::from_value(json!({
-        "name": "counter", "collections": ["Counter"],
+        "name": "counter", "collections": ["Counter"], "dataAccess": "PUBLIC",
         "keySpecs": [{"name": "count", "type": "INTEGER"}],
         "methods": {"add": {"url": url, "access": "PUBLIC"}, "internal": {"url": url}},
     }));

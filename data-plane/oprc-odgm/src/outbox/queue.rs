@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
     time::{Duration, Instant as StdInstant},
 };
 
@@ -24,6 +24,10 @@ pub(super) enum Delivery {
 #[derive(Debug)]
 pub(super) struct ObjectQueue {
     all: HashMap<String, Object>,
+    /// The times of all, in order.
+    times: BTreeSet<WaitingSince>,
+    /// The number of the next time.
+    next_number: u64,
     /// Those whose events are read next, in this order.
     ready: VecDeque<String>,
     /// Those that wait for a time. An object that is in the queue meanwhile has another one.
@@ -35,10 +39,17 @@ pub(super) struct ObjectQueue {
     first_delay: Duration,
 }
 
+/// When it became known that an object has an event, or when its last event was delivered. The number tells
+/// objects of one time apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct WaitingSince {
+    at: StdInstant,
+    number: u64,
+}
+
 #[derive(Debug)]
 struct Object {
-    /// When it became known that it has an event, or when its last event was delivered.
-    since: StdInstant,
+    since: WaitingSince,
     /// An event was added while it is delivered.
     again: bool,
     /// Consecutive failures of its first event, and how many of them are refusals.
@@ -49,9 +60,8 @@ struct Object {
     missing: Option<usize>,
 }
 
-impl Default for Object {
-    fn default() -> Self {
-        let since = StdInstant::now();
+impl Object {
+    fn new(since: WaitingSince) -> Self {
         Self { since, again: false, failures: 0, refusals: 0, wake: None, missing: None }
     }
 }
@@ -60,6 +70,8 @@ impl ObjectQueue {
     pub(super) fn new(first_delay: Duration) -> Self {
         Self {
             all: HashMap::new(),
+            times: BTreeSet::new(),
+            next_number: 0,
             ready: VecDeque::new(),
             waiting: BinaryHeap::new(),
             calls: HashMap::new(),
@@ -71,7 +83,8 @@ impl ObjectQueue {
     /// An event of an object was stored.
     pub(super) fn add(&mut self, object: &str) {
         let Some(known) = self.all.get_mut(object) else {
-            self.all.insert(object.to_owned(), Object::default());
+            let since = self.begin_waiting();
+            self.all.insert(object.to_owned(), Object::new(since));
             self.ready.push_back(object.to_owned());
             return;
         };
@@ -84,9 +97,17 @@ impl ObjectQueue {
         }
     }
 
-    /// Since when the object that waits longest has an event.
+    fn begin_waiting(&mut self) -> WaitingSince {
+        let since = WaitingSince { at: StdInstant::now(), number: self.next_number };
+        self.next_number += 1;
+        self.times.insert(since);
+        since
+    }
+
+    /// Since when the object that waits longest has an event. Called after each delivery, so it doesn't
+    /// look at all objects.
     pub(super) fn oldest(&self) -> Option<StdInstant> {
-        self.all.values().map(|it| it.since).min()
+        self.times.first().map(|it| it.at)
     }
 
     pub(super) fn next(&mut self) -> Option<String> {
@@ -158,10 +179,13 @@ impl ObjectQueue {
         let Some(known) = self.all.get_mut(&object) else { return };
         match delivery {
             Delivery::Nothing if !known.again => {
+                self.times.remove(&known.since);
                 self.all.remove(&object);
             }
             Delivery::Called | Delivery::Nothing => {
-                *known = Object::default();
+                self.times.remove(&known.since);
+                let since = self.begin_waiting();
+                self.all.insert(object.clone(), Object::new(since));
                 self.ready.push_back(object);
             }
             Delivery::Failed | Delivery::Refused => {
@@ -228,6 +252,31 @@ mod tests {
         assert_eq!(queue.next().as_deref(), Some("a"), "an event was added meanwhile");
         queue.done("a".to_owned(), Delivery::Nothing);
         assert!(queue.next().is_none() && queue.all.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_is_known_after_any_sequence_of_deliveries() {
+        let mut queue = queue();
+        let mut random = fastrand::Rng::with_seed(7);
+        let outcomes = [Delivery::Called, Delivery::Nothing, Delivery::Failed, Delivery::Refused];
+        for _ in 0..2000 {
+            queue.add(&random.u8(..20).to_string());
+            if random.bool()
+                && let Some(object) = queue.next()
+            {
+                queue.done(object, outcomes[random.usize(..outcomes.len())]);
+            }
+            let scanned = queue.all.values().map(|it| it.since.at).min();
+            assert_eq!((queue.oldest(), queue.times.len()), (scanned, queue.all.len()));
+        }
+        while let Some(object) = queue.next() {
+            queue.done(object.clone(), Delivery::Nothing);
+        }
+        queue.wake(Instant::now() + MAX_DELAY);
+        while let Some(object) = queue.next() {
+            queue.done(object, Delivery::Nothing);
+        }
+        assert!(queue.all.is_empty() && queue.oldest().is_none());
     }
 
     #[tokio::test(start_paused = true)]

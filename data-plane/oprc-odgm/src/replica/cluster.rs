@@ -6,20 +6,20 @@ use oprc_cp_storage::{EtcdAdmin, EtcdMember, EtcdStatus};
 use serde::Deserialize;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{sleep, timeout},
 };
 
+use super::file_size::FileSize;
 use crate::{
     Error, WatchedFile,
     config::{MAX_MEMBERS, ReplicaConfig, index_of},
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// While the file is large, so that writes of callers are refused before they use the reserve.
+const LARGE_FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// An election takes less time. Calls wait for it.
 const QUORUM_GRACE: Duration = Duration::from_secs(4);
-/// Share of the quota in use, in percent, from which a node reports that space is low. The file of the store,
-/// which the quota limits, may be larger than what is in use.
-pub(super) const LOW_SPACE_PERCENT: u64 = 70;
 
 /// The document with the desired number of members.
 #[derive(Debug, Deserialize)]
@@ -138,11 +138,20 @@ impl Cluster {
         names.filter(|it| !it.is_empty() && *it != self.config.name).collect()
     }
 
+    /// The file of the own member, if its state is known.
+    pub(crate) fn file_size(&self) -> Option<FileSize> {
+        let status = self.status.borrow();
+        status.own.as_ref().map(|own| FileSize::new(own, self.config.etcd_quota_bytes))
+    }
+
+    /// Whether etcd refuses writes.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.status.borrow().is_out_of_space
+    }
+
     /// Whether most of the quota is used.
     pub(crate) fn is_low_on_space(&self) -> bool {
-        let status = self.status.borrow();
-        let used = status.own.as_ref().map_or(0, |it| it.bytes_in_use);
-        status.is_out_of_space || used > self.config.etcd_quota_bytes / 100 * LOW_SPACE_PERCENT
+        self.is_out_of_space() || self.file_size().is_some_and(|it| it.is_low_on_space())
     }
 
     /// Waits for a leader as long as an election takes.
@@ -166,11 +175,10 @@ impl Cluster {
 
     /// Reads the state of the own member until the future is dropped.
     pub(crate) async fn follow(&self, admin: &EtcdAdmin) {
-        let mut ticks = interval(POLL_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
             self.refresh(admin).await;
+            let is_large = self.file_size().is_some_and(|it| it.is_large());
+            sleep(if is_large { LARGE_FILE_POLL_INTERVAL } else { POLL_INTERVAL }).await;
         }
     }
 

@@ -3,8 +3,9 @@
 
 mod balance;
 pub(crate) mod cluster;
+pub(crate) mod defragmentation;
 pub(crate) mod etcd_child;
-pub(crate) mod etcd_space;
+pub(crate) mod file_size;
 pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod ownership;
@@ -23,6 +24,8 @@ use tokio::{sync::watch, time::timeout};
 
 use self::{
     cluster::Cluster,
+    defragmentation::OwnDefragmentation,
+    file_size::RESERVE,
     ownership::{Owner, OwnerRecord, Ownership, PARTITIONS, home},
     peer_client::{PeerClient, PeerError},
     peers::Peers,
@@ -59,6 +62,7 @@ pub(crate) struct Replica {
     pub(crate) ownership: Ownership,
     client: Arc<PeerClient>,
     serving: watch::Sender<Serving>,
+    defragmentation: OwnDefragmentation,
 }
 
 /// Where a call is executed.
@@ -106,7 +110,23 @@ impl Replica {
         let own = OwnerRecord { node: config.name.clone(), address };
         let ownership = Ownership::new(store, own, collections);
         let serving = watch::Sender::new(Serving::Active);
-        Self { config, cluster, peers, ownership, client, serving }
+        let defragmentation = OwnDefragmentation::default();
+        Self { config, cluster, peers, ownership, client, serving, defragmentation }
+    }
+
+    /// Whether a member has no space for writes of callers.
+    pub(crate) fn is_reserve_used(&self) -> bool {
+        let own = self.cluster.file_size();
+        own.is_some_and(|it| it.is_reserve_used()) || self.peers.is_reserve_used()
+    }
+
+    /// Fails if there is no space for writes of callers.
+    pub(crate) fn require_space(&self) -> Result<(), Error> {
+        let is_out_of_space = self.cluster.is_out_of_space();
+        match refusal(is_out_of_space, self.is_reserve_used()) {
+            Some(reason) => Err(Error::Unavailable(reason)),
+            None => Ok(()),
+        }
     }
 
     /// Whether this node may own partitions.
@@ -223,6 +243,17 @@ impl Replica {
         }
         self.ownership.take(vec![(key, Some(from))]).await.map(drop)
     }
+}
+
+/// Why callers can't write now.
+fn refusal(is_out_of_space: bool, is_reserve_used: bool) -> Option<String> {
+    let left = 100 - RESERVE;
+    let what = match () {
+        () if is_out_of_space => "the quota of the store is used up".to_owned(),
+        () if is_reserve_used => format!("less than {left} % of the store's quota is left"),
+        () => return None,
+    };
+    Some(format!("{what}, delete objects to free space"))
 }
 
 /// Whether a commit failed because this node is no longer the owner.

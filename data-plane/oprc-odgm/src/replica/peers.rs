@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     cluster::Cluster,
+    file_size::SpaceReport,
     peer_client::{PeerClient, PeerError},
 };
 use crate::config::{ReplicaConfig, index_of};
@@ -29,6 +30,8 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub(crate) struct PingReply {
     /// Whether the node serves calls and may own partitions.
     pub(crate) is_ready: bool,
+    #[serde(default)]
+    pub(crate) space: SpaceReport,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +41,13 @@ struct PeerState {
     /// It doesn't accept connections.
     is_refusing: bool,
     is_ready: bool,
+    space: SpaceReport,
 }
 
 impl PeerState {
     fn new() -> Self {
-        Self { responded: Instant::now(), is_refusing: false, is_ready: false }
+        let (responded, space) = (Instant::now(), SpaceReport::default());
+        Self { responded, is_refusing: false, is_ready: false, space }
     }
 
     fn is_dead(&self) -> bool {
@@ -78,6 +83,17 @@ impl Peers {
 
     pub(crate) fn is_ready(&self, name: &str) -> bool {
         self.states.lock().get(name).is_some_and(|it| it.is_ready && !it.is_dead())
+    }
+
+    /// Whether the file of a node that responds has no space for writes of callers.
+    pub(crate) fn is_reserve_used(&self) -> bool {
+        let states = self.states.lock();
+        states.values().any(|it| it.space.is_reserve_used && !it.is_dead())
+    }
+
+    /// The last report of a node.
+    pub(crate) fn space(&self, name: &str) -> SpaceReport {
+        self.states.lock().get(name).map(|it| it.space).unwrap_or_default()
     }
 
     /// When a node last responded.
@@ -124,11 +140,12 @@ impl Peers {
         let Some(state) = states.get_mut(name) else { return };
         let was_dead = state.is_dead();
         match reply {
-            Ok(PingReply { is_ready }) => {
+            Ok(PingReply { is_ready, space }) => {
                 *state = PeerState {
                     responded: Instant::now(),
                     is_refusing: false,
                     is_ready: *is_ready,
+                    space: *space,
                 };
             }
             Err(PeerError::NotSent(_)) => (state.is_refusing, state.is_ready) = (true, false),

@@ -9,49 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use oprc_cp_storage::{EtcdAdmin, EtcdStatus, Result};
+use oprc_cp_storage::{EtcdAdmin, Result as StoreResult};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     Replica,
-    cluster::{ClusterStatus, LOW_SPACE_PERCENT},
-    etcd_space::EtcdSpace,
+    cluster::ClusterStatus,
+    defragmentation::{DefragmentOrder, Leadership, NextDefragmentation, next_defragmentation},
+    file_size::FileSize,
 };
 
 const INTERVAL: Duration = Duration::from_secs(2);
-/// A member serves nothing while its file is written again.
-const DEFRAGMENT_INTERVAL: Duration = Duration::from_mins(5);
 /// History that a grid keeps for watches and backups although space is low.
 const LOW_SPACE_HISTORY: Duration = Duration::from_mins(1);
-/// Shares of the quota, in percent.
-const LARGE_FILE: u64 = 80;
-const NEARLY_FULL_FILE: u64 = 90;
-
-/// What to do about the file of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileAction {
-    Nothing,
-    /// The file is much larger than its contents.
-    Defragment,
-    /// There is space again.
-    ClearAlarm,
-}
-
-fn action(status: &EtcdStatus, is_out_of_space: bool, quota: u64) -> FileAction {
-    let EtcdStatus { bytes, bytes_in_use, .. } = *status;
-    let exceeds = |bytes: u64, percent: u64| bytes > quota / 100 * percent;
-    let is_large = exceeds(bytes, LARGE_FILE);
-    let has_room = !exceeds(bytes_in_use, LOW_SPACE_PERCENT);
-    let is_sparse = is_large && bytes_in_use < bytes / 2;
-    let is_nearly_full = exceeds(bytes, NEARLY_FULL_FILE);
-    match () {
-        () if is_out_of_space && !is_large => FileAction::ClearAlarm,
-        () if is_out_of_space && has_room => FileAction::Defragment,
-        () if is_out_of_space => FileAction::Nothing,
-        () if is_sparse || (is_nearly_full && has_room) => FileAction::Defragment,
-        () => FileAction::Nothing,
-    }
-}
 
 /// Revisions of the store by time.
 #[derive(Debug, Default)]
@@ -71,33 +41,36 @@ impl Revisions {
         }
     }
 
-    /// Up to which revision history is deleted now.
-    fn due(&self, now: Instant, is_out_of_space: bool) -> Option<u64> {
+    /// Up to which revision history is deleted now. `is_refusing` if callers can't write.
+    fn due(&self, now: Instant, is_refusing: bool) -> Option<u64> {
         let is_old = |it: &&(Instant, u64)| now.duration_since(it.0) >= LOW_SPACE_HISTORY;
-        let target =
-            if is_out_of_space { self.seen.back() } else { self.seen.front().filter(is_old) };
+        let target = if is_refusing { self.seen.back() } else { self.seen.front().filter(is_old) };
         target.map(|it| it.1).filter(|it| *it > self.compacted)
     }
 }
 
 impl Replica {
-    /// Keeps the file of the own member small until the future is dropped. `admin` needs a deadline that
-    /// allows for writing the file.
-    pub(crate) async fn free_space(&self, admin: &EtcdAdmin, space: &EtcdSpace) {
+    /// Frees space of all members while this node is the leader, until the future is dropped. `admin` needs
+    /// a deadline that allows for a compaction.
+    pub(crate) async fn free_space(&self, admin: &EtcdAdmin) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut revisions, mut defragmented) = (Revisions::default(), None::<Instant>);
+        let (mut revisions, mut leadership) = (Revisions::default(), Leadership::default());
         loop {
             ticks.tick().await;
             let status = self.cluster.status();
-            let compacted = self.compact(&status, space, &mut revisions).await;
+            let term = status.own.as_ref().filter(|_| status.is_leader()).map(|it| it.term);
+            let is_settled = leadership.is_settled(term, Instant::now());
+            let compacted = self.compact(&status, admin, &mut revisions).await;
             let freed = match compacted {
-                Ok(()) => self.free_file(&status, admin, space, &mut defragmented).await,
-                error => error,
+                Ok(()) if is_settled => self.free_files(&status, admin).await,
+                done => done.map_err(|error| error.to_string()),
             };
             if let Err(error) = freed {
-                tracing::warn!(%error, "cannot free space of the store, retrying");
+                tracing::warn!(error, "cannot free space of the store, retrying");
             }
+            // The others report the outcome with their next pings.
+            ticks.reset();
         }
     }
 
@@ -106,9 +79,9 @@ impl Replica {
     async fn compact(
         &self,
         status: &ClusterStatus,
-        space: &EtcdSpace,
+        admin: &EtcdAdmin,
         revisions: &mut Revisions,
-    ) -> Result<()> {
+    ) -> StoreResult<()> {
         if !status.is_leader() {
             return Ok(());
         }
@@ -117,39 +90,35 @@ impl Replica {
         if !self.cluster.is_low_on_space() {
             return Ok(());
         }
-        let Some(revision) = revisions.due(now, status.is_out_of_space) else { return Ok(()) };
+        let is_refusing = status.is_out_of_space || self.is_reserve_used();
+        let Some(revision) = revisions.due(now, is_refusing) else { return Ok(()) };
         tracing::info!(revision, "space is low, compacting the history of the store");
-        space.compact(revision).await?;
+        admin.compact(revision).await?;
         revisions.compacted = revision;
         Ok(())
     }
 
-    async fn free_file(
-        &self,
-        status: &ClusterStatus,
-        admin: &EtcdAdmin,
-        space: &EtcdSpace,
-        defragmented: &mut Option<Instant>,
-    ) -> Result<()> {
+    /// Has one file defragmented, or clears the alarm after none is large any more.
+    async fn free_files(&self, status: &ClusterStatus, admin: &EtcdAdmin) -> Result<(), String> {
         let Some(own) = &status.own else { return Ok(()) };
-        let (is_leader, is_out_of_space) = (status.is_leader(), status.is_out_of_space);
-        let is_recent = defragmented.is_some_and(|it| it.elapsed() < DEFRAGMENT_INTERVAL);
-        match action(own, is_out_of_space, self.config.etcd_quota_bytes) {
-            FileAction::Defragment if is_recent && !is_out_of_space => Ok(()),
-            // A leader that serves nothing would be replaced by an election.
-            FileAction::Defragment if is_leader && status.members.len() > 1 => {
-                self.move_leader(admin, &status.members).await
+        let order = DefragmentOrder { leader: own.id, term: own.term };
+        let (others, is_reserve_used) = (self.other_members(), self.is_reserve_used());
+        let is_refusing = status.is_out_of_space || is_reserve_used;
+        match next_defragmentation(self.space_report(), &others, is_refusing) {
+            NextDefragmentation::Other(name) => self.order_defragmentation(name, &order).await,
+            NextDefragmentation::Own if status.members.len() > 1 => {
+                let moved = self.move_leader(admin, &status.members).await;
+                moved.map_err(|error| error.to_string())
             }
-            FileAction::Defragment => {
-                tracing::info!(bytes = own.bytes, in_use = own.bytes_in_use, "defragmenting etcd");
-                *defragmented = Some(Instant::now());
-                admin.defragment().await
-            }
-            FileAction::ClearAlarm if is_leader => {
+            NextDefragmentation::Own => self.defragment(admin, &order).await,
+            NextDefragmentation::Nothing => {
+                let file = FileSize::new(own, self.config.etcd_quota_bytes);
+                if !status.is_out_of_space || file.is_large() || is_reserve_used {
+                    return Ok(());
+                }
                 tracing::info!("store has space again, accepting writes");
-                space.clear_alarms(status.members.iter().map(|it| it.id)).await
+                admin.clear_out_of_space().await.map_err(|error| error.to_string())
             }
-            FileAction::ClearAlarm | FileAction::Nothing => Ok(()),
         }
     }
 }
@@ -157,25 +126,6 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn large_files_with_unused_space_are_defragmented() {
-        let action = |bytes, bytes_in_use, is_out_of_space| {
-            let (leader, errors) = (Some(1), Vec::new());
-            let (id, is_learner, term, index) = (1, false, 1, 1);
-            let status =
-                EtcdStatus { id, leader, is_learner, term, index, bytes, bytes_in_use, errors };
-            action(&status, is_out_of_space, 1000)
-        };
-        assert_eq!(action(850, 100, false), FileAction::Defragment);
-        assert_eq!(action(850, 600, false), FileAction::Nothing);
-        assert_eq!(action(950, 600, false), FileAction::Defragment);
-        assert_eq!(action(950, 750, false), FileAction::Nothing);
-        assert_eq!(action(500, 100, false), FileAction::Nothing);
-        assert_eq!(action(1000, 690, true), FileAction::Defragment);
-        assert_eq!(action(1000, 750, true), FileAction::Nothing);
-        assert_eq!(action(700, 690, true), FileAction::ClearAlarm);
-    }
 
     #[test]
     fn history_is_kept_for_a_minute_unless_writes_are_refused() {

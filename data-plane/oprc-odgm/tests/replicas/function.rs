@@ -10,6 +10,9 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 
 use crate::poll::LIMIT;
 
+/// The count of an object that was deleted.
+pub(crate) const DELETED: i64 = -1;
+
 /// The functions of the class. `add` counts, and `gated` counts after the gate has opened. `once` is like
 /// `gated`, but refuses a call that it gets again.
 #[derive(Clone)]
@@ -39,7 +42,7 @@ impl Function {
             if !*own.gate.borrow() {
                 return Err(StatusCode::SERVICE_UNAVAILABLE);
             }
-            let count = call["object"]["state"]["count"].as_i64().unwrap();
+            let count = call["object"]["state"]["count"].as_i64().unwrap_or(DELETED);
             own.noted.lock().push((call["object"]["id"].as_str().unwrap().to_owned(), count));
             Ok(Json(json!({})))
         };

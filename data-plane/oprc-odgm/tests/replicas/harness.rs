@@ -120,6 +120,11 @@ impl TestGrid {
         format!("{}.1{index}", self.network)
     }
 
+    /// The address of the etcd of a node.
+    pub(crate) fn etcd_url(&self, index: usize) -> String {
+        format!("http://{}:2379", self.host(index))
+    }
+
     pub(crate) fn tls_dir(&self) -> PathBuf {
         self.folder.path().join("tls")
     }

@@ -225,15 +225,15 @@ impl Grid {
         bail!(problem.map_err(|_| self.timed_out())?.into_error(&self.name))
     }
 
-    /// Sends a file of lines.
-    pub(crate) async fn upload(&self, path: &str, file: &Path) -> Result<()> {
+    /// Sends a file of lines, and reads the response.
+    pub(crate) async fn upload<T: DeserializeOwned>(&self, path: &str, file: &Path) -> Result<T> {
         let request = Request::post(self.transport.uri(path)).header(USER_AGENT, AGENT);
         let request = request.header(CONTENT_TYPE, NDJSON);
         let sent = async {
             let response = self.transport.upload(request, file).await?;
             let (status, body) = (response.status(), response.into_body());
             if status.is_success() {
-                return read_body(body).await.map(drop);
+                return Ok(parse_json(&read_body(body).await?)?);
             }
             bail!(problem(status, body).await.into_error(&self.name))
         };

@@ -97,7 +97,11 @@ fn hint(status: StatusCode, reason: &str) -> &'static str {
             "correct the argument; `--help` has examples"
         }
         "FORBIDDEN" => {
-            "a PRIVATE method is only called by its own class; change its access in the package"
+            "what is PRIVATE is only for the functions of its class; change the access in the package"
+        }
+        "ADMIN_ONLY" => {
+            "run `kubectl port-forward POD 8084` with a pod of the data grid, and repeat with \
+             --grid-url http://localhost:8084"
         }
         "CHANGED" => "read it again with `oprc object get NAME`, then repeat with its ETag",
         "INVALID_STATE" | "UNKNOWN_REFERENCE" => {
@@ -165,6 +169,8 @@ mod tests {
         assert!(matches!(refused, CliError::Failed(_)));
         let changed = error(412, r#"{"detail":"version 3","reason":"CHANGED"}"#);
         assert!(matches!(changed, CliError::Rejected(_)));
+        let private = error(403, r#"{"detail":"PRIVATE","reason":"ADMIN_ONLY"}"#).to_string();
+        assert!(private.contains("--grid-url http://localhost:8084"), "{private}");
         let body = r#"{"kind":"Status","message":"no endpoints available for service","reason":"ServiceUnavailable"}"#;
         let down = error(503, body);
         assert!(matches!(down, CliError::Unavailable(_)));

@@ -315,7 +315,10 @@ fn backs_up_and_restores() {
         "{stderr}"
     );
     setup.grid.lock().objects.clear();
-    setup.ok(&["grid", "restore", "counter", path]);
+    let (code, _, stderr) = setup.run(&["grid", "restore", "counter", path]);
+    assert!(code == Some(0) && stderr.contains("restored into counter"), "{stderr}");
+    let (code, _, stderr) = setup.run(&["grid", "restore", "counter", path]);
+    assert!(code == Some(0) && stderr.contains("nothing was changed"), "{stderr}");
     assert_eq!(setup.grid.lock().restored.take(), Some(complete.clone()));
     // Directly, as a stream.
     let url = setup.grid.start();

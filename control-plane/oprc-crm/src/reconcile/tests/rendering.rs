@@ -128,7 +128,7 @@ fn shop() -> Value {
                 {"method": "greet", "target": "$.owner", "inputs": ["added.n"]},
             ], "output": "added"}},
         ],
-        "state": {"key_specs": [{"name": "n", "type": "INTEGER", "immutable": true}]},
+        "state": {"key_specs": [{"name": "n", "type": "INTEGER", "immutable": true}], "access": "PUBLIC"},
         "references": [
             {"name": "owner", "class": "store.User", "unit": "shop.User..one"},
             {"name": "away", "class": "other.Thing", "url": "http://away", "access": "PUBLIC"},
@@ -153,7 +153,7 @@ fn the_data_grid_knows_its_class() {
     let class: Value =
         serde_json::from_str(config_map(&shop())["class.json"].as_str().unwrap()).unwrap();
     let expected = json!({
-        "name": "store.Cart", "stateType": "NORMAL", "maxTriggerDepth": 10,
+        "name": "store.Cart", "stateType": "NORMAL", "dataAccess": "PUBLIC", "maxTriggerDepth": 10,
         "keySpecs": [
             {"name": "n", "type": "INTEGER", "immutable": true},
             {"name": "owner", "type": "JSON", "optional": true},

@@ -75,6 +75,14 @@ struct BackupEnd {
     records: u64,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RestoreResponse {
+    /// An earlier request was completed, although this client may not have got the response.
+    #[serde(default)]
+    restored_before: bool,
+}
+
 /// Checks that a backup is complete, line by line.
 #[derive(Debug, Default)]
 struct BackupCheck {
@@ -189,8 +197,13 @@ pub(super) async fn restore(command: RestoreArgs) -> Result<()> {
     let RestoreArgs { grid, file, connection } = command;
     let about = check_file(&file)?;
     let grid = grid.open(&connection).await?;
-    grid.upload("/restore", &file).await?;
-    note(&format!("restored into {}: {}", grid.name(), describe(&about)));
+    let RestoreResponse { restored_before } = grid.upload("/restore", &file).await?;
+    let (name, about) = (grid.name(), describe(&about));
+    note(&if restored_before {
+        format!("{name} was restored from this backup before, nothing was changed: {about}")
+    } else {
+        format!("restored into {name}: {about}")
+    });
     Ok(())
 }
 

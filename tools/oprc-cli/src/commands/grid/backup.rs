@@ -48,6 +48,10 @@ pub(crate) struct RestoreArgs {
     grid: GridArgs,
     /// File that `oprc grid backup` wrote.
     file: PathBuf,
+    /// Restore only objects of this member of the deployment; without it, a backup with objects of other
+    /// members is refused.
+    #[arg(long)]
+    skip_others: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -186,11 +190,13 @@ fn check_file(path: &Path) -> Result<(BackupHeader, u64)> {
 }
 
 pub(super) async fn restore(command: RestoreArgs) -> Result<()> {
-    let RestoreArgs { grid, file, connection } = command;
+    let RestoreArgs { grid, file, skip_others, connection } = command;
     let about = check_file(&file)?;
     let grid = grid.open(&connection).await?;
-    grid.upload("/restore", &file).await?;
-    note(&format!("restored into {}: {}", grid.name(), describe(&about)));
+    let path = if skip_others { "/restore?others=skip" } else { "/restore" };
+    grid.upload(path, &file).await?;
+    let what = if skip_others { "the objects of the member, of " } else { "" };
+    note(&format!("restored into {}: {what}{}", grid.name(), describe(&about)));
     Ok(())
 }
 

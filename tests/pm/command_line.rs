@@ -24,20 +24,27 @@ use oprc_tests::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-struct Oprc {
+/// `oprc` with a context of its own.
+pub(crate) struct Oprc {
     folder: TempDir,
 }
 
 impl Oprc {
-    fn new(pm: &Pm, ns: &TestNamespace) -> Self {
+    /// The namespace is in the cluster `east`.
+    pub(crate) fn new(pm: &Pm, ns: &TestNamespace) -> Self {
         let oprc = Self { folder: tempfile::tempdir().unwrap() };
         fs::write(oprc.file("token"), format!("{ADMIN}\n")).unwrap();
         let token = oprc.file("token");
         oprc.ok(&["context", "set", "t", "--server", &pm.url, "--token-file", path(&token)]);
+        oprc.add_cluster("east", ns);
+        oprc
+    }
+
+    /// Gives it access to the cluster of a namespace.
+    pub(crate) fn add_cluster(&self, name: &str, ns: &TestNamespace) {
         let kubeconfig = ns.cluster.kubeconfig();
         let kubeconfig = path(&kubeconfig);
-        oprc.ok(&["context", "set", "t", "--cluster", "east", "--kubeconfig", kubeconfig]);
-        oprc
+        self.ok(&["context", "set", "t", "--cluster", name, "--kubeconfig", kubeconfig]);
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -55,12 +62,12 @@ impl Oprc {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
     /// The output of a command that must succeed.
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         let stderr = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{arguments:?}: {stderr}");
@@ -84,7 +91,7 @@ impl Oprc {
         .await
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
 
@@ -102,7 +109,7 @@ impl Oprc {
     }
 
     /// The error of a command that must exit with this code.
-    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(code), "{arguments:?}: {stderr}");

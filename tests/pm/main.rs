@@ -8,6 +8,7 @@ mod clusters;
 mod command_line;
 mod crash_points;
 mod killed;
+mod members;
 mod openapi;
 mod orphans;
 mod proof;

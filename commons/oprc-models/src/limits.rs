@@ -80,7 +80,11 @@ pub const ARGUMENTS: usize = 64;
 pub const COLLECTIONS: usize = 64;
 pub const ACCESS_PATTERNS: usize = 8;
 pub const ASSIGNMENTS: usize = 4096;
-/// Members or nodes that store a shard.
+/// Members that store a shard.
 pub const OWNERS: usize = 99;
+/// Members of a deployment.
+pub const DEPLOYMENT_MEMBERS: usize = 256;
+/// Partitions of all collections of a class whose partitions are divided among members.
+pub const DIVIDED_PARTITIONS: usize = 16_384;
 pub const TRIGGERS: usize = 256;
 pub const ROUTES: usize = 256;

@@ -23,9 +23,10 @@ pub use self::{
     admission::{Admitted, admit, readmit},
     class::{
         ADDONS, Addon, CollectionPlan, FunctionRequirements, Identity, MAX_MESSAGE, MacroPlan,
-        MethodPlan, OdgmPlan, PROXY_ADMIN_PORT, PROXY_PORT, Passive, PassiveReason, Rejection,
-        RejectionReason, TriggerPlan, ValidClass, ValidFunction, Violation, function_requirements,
-        persistence, shard_type, truncate_message, validate,
+        MembershipPlan, MethodPlan, OdgmPlan, PROXY_ADMIN_PORT, PROXY_PORT, Passive, PassiveReason,
+        Rejection, RejectionReason, TriggerPlan, ValidClass, ValidFunction, Violation,
+        function_requirements, partition_owners, persistence, shard_type, truncate_message,
+        validate,
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     phase::Phase,

@@ -3,6 +3,7 @@
 mod body;
 mod calls;
 mod events;
+mod new_object_id;
 mod objects;
 mod preconditions;
 mod problem;

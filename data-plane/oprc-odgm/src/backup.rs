@@ -7,6 +7,8 @@
 
 mod restore;
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -23,9 +25,9 @@ use serde_json::Value;
 use crate::{
     Error, Grid,
     api::Problem,
-    class::Access,
+    class::{Access, Class},
     macros::RunRecord,
-    record::{EVENTS, INVOCATIONS, OBJECTS, PARKED, RUNS, decode},
+    record::{EVENTS, INVOCATIONS, OBJECTS, PARKED, RUNS, decode, objects_prefix, parse_event_key},
 };
 
 /// The version of the format.
@@ -92,6 +94,7 @@ struct Position {
     snapshot: Snapshot,
     prefixes: std::slice::Iter<'static, &'static str>,
     prefix: Option<&'static str>,
+    class: Arc<Class>,
     after: Option<String>,
     records: u64,
 }
@@ -108,7 +111,7 @@ async fn backup(Shared(api): Shared<BackupApi>) -> Result<Response, Problem> {
     };
     let mut prefixes = PREFIXES.iter();
     let prefix = prefixes.next().copied();
-    let position = Position { snapshot, prefixes, prefix, after: None, records: 0 };
+    let position = Position { snapshot, prefixes, prefix, class, after: None, records: 0 };
     let pages = stream::unfold(Some(position), async |position| {
         match next_page(position?).await {
             Ok((page, position)) => Some((Ok(page), position)),
@@ -140,6 +143,10 @@ async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), 
     let page = position.snapshot.range(prefix, position.after.as_deref(), PAGE).await?;
     let mut lines = Vec::new();
     for entry in &page.entries {
+        // Objects that other members have got since are theirs.
+        if check_record_member(&position.class, &entry.key).is_err() {
+            continue;
+        }
         let Some(value) = backed_up(prefix, &entry.key, &entry.value)? else { continue };
         let record = BackupRecord { key: entry.key.clone(), value };
         lines.extend_from_slice(&line(&record)?);
@@ -151,6 +158,17 @@ async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), 
         (position.prefix, position.after) = (position.prefixes.next().copied(), None);
     }
     Ok((lines.into(), Some(position)))
+}
+
+/// Fails if another member has the object of a record. Records of calls don't name their object.
+fn check_record_member(class: &Class, key: &str) -> Result<(), Error> {
+    let key = key.strip_prefix(PARKED).unwrap_or(key);
+    let object = parse_event_key(key).map_or(key, |(object, _)| object);
+    let found = class.collections.iter().find_map(|collection| {
+        let id = object.strip_prefix(&objects_prefix(collection))?;
+        Some((collection, id))
+    });
+    found.map_or(Ok(()), |(collection, id)| class.check_member(collection, id))
 }
 
 /// The value of a record in a backup; none if it isn't part of it.

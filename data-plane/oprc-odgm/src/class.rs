@@ -2,6 +2,7 @@
 
 mod key_spec;
 mod macro_spec;
+mod membership;
 mod method;
 mod trigger;
 
@@ -13,10 +14,11 @@ use serde_json::Value;
 pub use self::{
     key_spec::{KeySpec, KeyType, State},
     macro_spec::{Flow, MacroSpec, MacroStep, ValueRef, Values},
+    membership::{Member, Membership},
     method::{Access, Method},
     trigger::{Batch, Cause, ChangeKind, Trigger, TriggerType},
 };
-use crate::Error;
+use crate::{Error, error::OtherMember};
 
 /// An object's state has at most this many bytes as JSON. With arguments, result and events it fits
 /// into a transaction of the store.
@@ -49,6 +51,8 @@ pub struct Class {
     pub max_trigger_depth: u32,
     /// Keys of the state that hold ids of objects of other classes.
     pub references: BTreeMap<String, Reference>,
+    /// None if this grid has all objects of the class.
+    pub membership: Option<Membership>,
 }
 
 /// A class whose objects a key of the state refers to.
@@ -78,6 +82,7 @@ impl Default for Class {
             batch: None,
             max_trigger_depth: DEFAULT_TRIGGER_DEPTH,
             references: BTreeMap::new(),
+            membership: None,
         }
     }
 }
@@ -106,7 +111,26 @@ impl Class {
                 return Err(format!("{name:?} is the name of a method and of a macro"));
             }
         }
-        Ok(())
+        let problem = self.membership.as_ref().and_then(Membership::problem);
+        problem.map_or(Ok(()), |it| Err(format!("membership: {it}")))
+    }
+
+    /// Fails if another member of the deployment has the object.
+    pub fn check_member(&self, collection: &str, id: &str) -> Result<(), Error> {
+        let Some(membership) = &self.membership else { return Ok(()) };
+        match membership.owner(collection, id) {
+            Some(owner) if owner.id == membership.member => Ok(()),
+            Some(owner) => {
+                let (id, member) = (id.to_owned(), owner.clone());
+                Err(Error::OtherMember(Box::new(OtherMember { id, member })))
+            }
+            None => Err(Error::Unavailable(format!("the members of {collection:?} are not known"))),
+        }
+    }
+
+    /// Whether this grid has the object, if it exists.
+    pub fn has_object(&self, collection: &str, id: &str) -> bool {
+        self.check_member(collection, id).is_ok()
     }
 
     /// A method that a caller may call.

@@ -1,9 +1,14 @@
 //! Failures of calls to the grid.
 
+use std::fmt;
+
 use oprc_cp_storage::Error as StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::static_text::{self, StaticText};
+use crate::{
+    class::Member,
+    static_text::{self, StaticText},
+};
 
 /// Why a call failed. Nothing was changed, unless the variant says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -14,6 +19,9 @@ pub enum Error {
     UnknownCollection(String),
     #[error("there is no object {0:?}")]
     NotFound(String),
+    /// Another member of the deployment has the object, if it exists.
+    #[error("{0}")]
+    OtherMember(Box<OtherMember>),
     #[error("there is no method {0:?}")]
     UnknownMethod(String),
     #[error("there is no reference {0:?}")]
@@ -130,6 +138,7 @@ impl Error {
             Self::InvalidId(_) => "INVALID_ID",
             Self::UnknownCollection(_) => "UNKNOWN_COLLECTION",
             Self::NotFound(_) => "NOT_FOUND",
+            Self::OtherMember(_) => "OTHER_MEMBER",
             Self::UnknownMethod(_) => "UNKNOWN_METHOD",
             Self::UnknownReference(_) => "UNKNOWN_REFERENCE",
             Self::Forbidden { .. } => "FORBIDDEN",
@@ -182,6 +191,24 @@ impl Error {
             Self::StepFailed { error, .. } => error.is_transient(),
             _ => false,
         }
+    }
+}
+
+/// An object, and the member that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherMember {
+    pub id: String,
+    pub member: Member,
+}
+
+impl fmt::Display for OtherMember {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, member: Member { id: member, cluster, environment, url } } = self;
+        write!(formatter, "the object {id:?} belongs to member {member} in cluster {cluster}")?;
+        if let Some(environment) = environment {
+            write!(formatter, ", environment {environment}")?;
+        }
+        url.as_ref().map_or(Ok(()), |url| write!(formatter, ", at {url}"))
     }
 }
 

@@ -184,6 +184,7 @@ impl Grid {
         self.class.read().clone()
     }
 
+    /// The key of an object. Fails if another member of the deployment has it.
     pub(crate) fn key(
         class: &Class,
         collection: Option<&str>,
@@ -198,6 +199,7 @@ impl Grid {
             let reason = format!("must be {:?}: the class has one object", ObjectId::SINGLETON);
             return Err(Error::InvalidId(reason));
         }
+        class.check_member(collection, id.as_str())?;
         Ok(key)
     }
 

@@ -22,8 +22,11 @@ const MAX_MESSAGE: usize = 1 << 20;
 
 /// `caller` is what callers have that show no call token, as for the HTTP API.
 pub fn object_service(grid: Grid, caller: Access) -> ObjectServiceServer<impl ObjectService> {
-    ObjectServiceServer::new(Objects { grid, access: caller })
-        .max_decoding_message_size(MAX_MESSAGE)
+    ObjectServiceServer::new(objects(grid, caller)).max_decoding_message_size(MAX_MESSAGE)
+}
+
+pub(crate) fn objects(grid: Grid, caller: Access) -> impl ObjectService {
+    Objects { grid, access: caller }
 }
 
 #[derive(Debug)]

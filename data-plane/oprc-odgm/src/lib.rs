@@ -24,6 +24,8 @@ mod header_list;
 mod http_client;
 mod invocation;
 mod macros;
+#[cfg(test)]
+mod member_tests;
 mod method_call;
 mod metrics;
 pub mod node;
@@ -34,6 +36,7 @@ mod object_stream;
 mod once;
 mod other_grid;
 pub mod outbox;
+mod partition;
 mod peer_api;
 mod record;
 mod references;

@@ -26,6 +26,17 @@ pub enum WatchEvent {
     Synced,
 }
 
+impl WatchEvent {
+    /// The id of the object.
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Created(object) | Self::Updated(object) => Some(&object.id),
+            Self::Deleted(object) => Some(&object.id),
+            Self::Synced => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeletedObject {
     pub id: String,
@@ -38,6 +49,7 @@ type ReadPages = Vec<(Option<String>, Revision)>;
 
 struct ObjectWatch {
     grid: Grid,
+    collection: String,
     /// Of the keys of the collection, and of the objects.
     objects: String,
     prefix: String,
@@ -62,17 +74,18 @@ impl Grid {
         }))
     }
 
-    /// The objects whose ids start with the prefix, then [`WatchEvent::Synced`], then each change in order.
+    /// The objects of this member whose ids start with the prefix, then [`WatchEvent::Synced`], then each change in order.
     /// Ends with an error if the reader is too slow; it must begin again.
     pub fn watch_stream(
         &self,
         collection: Option<&str>,
         prefix: &str,
     ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, Error>> + Send + use<>, Error> {
-        let objects = objects_prefix(self.class().collection(collection)?);
+        let collection = self.class().collection(collection)?.to_owned();
+        let objects = objects_prefix(&collection);
         let prefix = format!("{objects}{prefix}");
-        let (pages, watch) = (Vec::new(), None);
-        let begin = ObjectWatch { grid: self.clone(), objects, prefix, pages, watch };
+        let (grid, pages, watch) = (self.clone(), Vec::new(), None);
+        let begin = ObjectWatch { grid, collection, objects, prefix, pages, watch };
         Ok(stream::try_unfold(begin, |mut watch| async move {
             let events = watch.next().await?;
             Ok(Some((events, watch)))
@@ -90,7 +103,9 @@ impl ObjectWatch {
                 }
                 other => other.into(),
             })?;
-            let events = events(&commit, &self.objects, &self.pages)?;
+            let mut events = events(&commit, &self.objects, &self.pages)?;
+            let class = self.grid.class();
+            events.retain(|it| it.id().is_none_or(|id| class.has_object(&self.collection, id)));
             // All that was read is older.
             if self.pages.iter().all(|(_, revision)| *revision < commit.revision) {
                 self.pages.clear();
@@ -108,10 +123,12 @@ impl ObjectWatch {
             StoreError::Invalid { reason } => Error::InvalidId(reason),
             other => other.into(),
         })?;
-        let mut all = Vec::with_capacity(page.entries.len() + 1);
+        let (class, mut all) = (self.grid.class(), Vec::with_capacity(page.entries.len() + 1));
         for entry in &page.entries {
             let object = object(&self.objects, &entry.key, &entry.value, entry.version)?.0;
-            all.push(WatchEvent::Created(object));
+            if class.has_object(&self.collection, &object.id) {
+                all.push(WatchEvent::Created(object));
+            }
         }
         let end = page.entries.last().filter(|_| page.more).map(|it| it.key.clone());
         self.pages.push((end, page.revision));

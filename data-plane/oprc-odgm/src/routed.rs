@@ -107,6 +107,7 @@ fn may_precede_lookup(error: &Error) -> bool {
             | Error::InvalidId(_)
             | Error::UnknownCollection(_)
             | Error::UnknownMethod(_)
+            | Error::OtherMember(_)
             | Error::Forbidden { .. }
     )
 }

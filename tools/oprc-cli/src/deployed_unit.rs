@@ -31,6 +31,8 @@ pub(crate) struct DeployedUnit {
     pub(crate) version: String,
     /// `None` if it has no state, or no plan of the package manager.
     state_type: Option<StateType>,
+    /// Id of the member that it belongs to, if members divide the objects of the class among them.
+    member: Option<i32>,
 }
 
 impl DeployedUnit {
@@ -58,12 +60,12 @@ pub(crate) async fn find(client: &Client, selector: UnitSelector<'_>) -> Result<
 
 fn of_deployment(deployment: Deployment) -> Vec<DeployedUnit> {
     let Deployment { plan, status, .. } = deployment;
-    let state_type = |id: &str| {
-        let planned = plan.units.iter().find(|it| it.id == id)?;
-        planned.spec.state.as_ref().map(|it| it.state_type)
-    };
+    let planned = |id: &str| plan.units.iter().find(|it| it.id == id).map(|it| &it.spec);
     let units = status.units.into_iter().map(|status| DeployedUnit {
-        state_type: state_type(&status.id),
+        state_type: planned(&status.id)
+            .and_then(|it| it.state.as_ref())
+            .map(|state| state.state_type),
+        member: planned(&status.id).and_then(|it| it.odgm_config.as_ref()?.member_id),
         deployment: Some(plan.deployment.clone()),
         package: plan.package.clone(),
         version: plan.version.clone(),
@@ -87,6 +89,7 @@ async fn of_class(client: &Client, name: &str) -> Result<Vec<DeployedUnit>> {
         units.push(DeployedUnit {
             // An orphan names a deployment that doesn't exist.
             deployment: planned.as_ref().and_then(|it| it.deployment.clone()),
+            member: planned.as_ref().and_then(|it| it.member),
             state_type: planned.and_then(|it| it.state_type),
             package: class.package_name,
             version: class.package_version,
@@ -137,6 +140,13 @@ pub(crate) fn any_running(units: Vec<DeployedUnit>) -> Result<DeployedUnit, CliE
     units.into_iter().nth(at).ok_or_else(none)
 }
 
+/// Any unit of a class whose members know where each object is; otherwise the only unit.
+pub(crate) fn any_member(units: Vec<DeployedUnit>) -> Result<DeployedUnit, CliError> {
+    let deployments: BTreeSet<_> = units.iter().map(|it| &it.deployment).collect();
+    let is_divided = deployments.len() == 1 && units.iter().all(|it| it.member.is_some());
+    if is_divided { any_running(units) } else { only(units) }
+}
+
 /// The only unit: each has objects of its own.
 pub(crate) fn only(units: Vec<DeployedUnit>) -> Result<DeployedUnit, CliError> {
     let ids: Vec<_> = units.iter().map(|it| it.status.id.clone()).collect();
@@ -179,6 +189,19 @@ mod tests {
         assert_eq!(any_running(found.clone()).unwrap().status.cluster, "west");
         let error = only(found).unwrap_err().to_string();
         assert!(error.ends_with("shop.Cart..east, shop.Cart..west"), "{error}");
+        // Members answer calls of other objects with the member that has them.
+        let members = |deployments: [&str; 2]| {
+            let found = select(units.clone(), carts).unwrap().into_iter();
+            let member = |(unit, deployment): (DeployedUnit, &str)| DeployedUnit {
+                member: Some(1),
+                deployment: Some(deployment.to_owned()),
+                ..unit
+            };
+            found.zip(deployments).map(member).collect::<Vec<_>>()
+        };
+        assert_eq!(any_member(members(["d", "d"])).unwrap().status.cluster, "west");
+        assert!(any_member(members(["d", "other"])).is_err());
+        assert!(any_member(select(units.clone(), carts).unwrap()).is_err());
         let east = UnitSelector { cluster: Some("east"), ..carts };
         assert_eq!(only(select(units.clone(), east).unwrap()).unwrap().status.cluster, "east");
         let none = UnitSelector { environment: Some("prod"), ..selector };

@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) fn check_members(at: &FieldCursor<'_>, deployment: &OClassDeployment) {
     let (mut ids, mut targets) = (BTreeSet::new(), BTreeSet::new());
-    for (at, member) in at.limited(256, &deployment.members) {
+    for (at, member) in at.limited(limits::DEPLOYMENT_MEMBERS, &deployment.members) {
         let id = member.id;
         if id < 0 {
             at.field("id").add(format!("{id} must not be negative"));
@@ -28,6 +28,9 @@ pub(super) fn check_members(at: &FieldCursor<'_>, deployment: &OClassDeployment)
         }
         at.field("maxShards")
             .range(member.max_shards, Bounds { min: -1, max: limits::PARTITIONS.max });
+        if let Some(url) = &member.grid_url {
+            at.field("gridUrl").url(url, &["http://", "https://"], limits::ROUTE_URL);
+        }
         let both = member.standby_fn.iter().position(|it| member.disabled_fn.contains(it));
         if let Some(index) = both {
             at.field("standbyFn").index(index).add("is also listed in disabledFn");

@@ -32,10 +32,11 @@ models! {
         replica_count: Option<i32>,
         /// Replication protocol of shards. Sent to CRM as `odgm_config.shard_type`.
         shard_type: Option<ShardType>,
-        /// Settings for individual targets. If set, only these targets are used.
+        /// Settings for individual targets. If set, only these targets are used, and several members
+        /// divide the partitions of the data among them.
         members: Vec<Member>,
-        /// Shards of each member; by default PM assigns them. Sent to CRM as
-        /// `odgm_config.shard_assignments` of the units of those members.
+        /// Shards of each member. PM assigns those that are not listed. Sent to CRM as
+        /// `odgm_config.shard_assignments`.
         assignments: Vec<Assignment>,
         /// Workload template for all members without `forceTemplate`. Sent to CRM as
         /// `selected_template`.
@@ -82,8 +83,11 @@ models! {
         cluster: Option<String>,
         /// Maximum number of shards that PM assigns to the member; -1 means no limit.
         max_shards: Option<i32>,
-        /// Whether PM assigns a replica of every partition to the member.
+        /// Whether PM assigns every partition to the member; at most one member can have it.
         all_partitions: bool,
+        /// URL of the member's data grid for clients elsewhere, such as `http://grid.east.example:8083`.
+        /// The data grids of other members return it for objects of this member.
+        grid_url: Option<String>,
         /// Functions that do not run on the member. Sent to CRM as `disabled_functions`.
         disabled_fn: Vec<String>,
         /// Functions that run with minimal resources on the member. Sent to CRM as
@@ -93,11 +97,12 @@ models! {
         force_template: Option<String>,
     }
 
-    /// Members that store a set of shards.
+    /// The member that stores a set of shards.
     Assignment {
-        /// Id of the member that is the primary.
+        /// Id of the member, as in `owners`.
         primary: Option<i32>,
-        /// Ids of all members with a replica, including the primary.
+        /// Id of the member. Plans with several owners are rejected: replicas of a partition are in the
+        /// cluster of its member.
         owners: Vec<i32>,
         /// Shard numbers, from 0.
         shard_ids: Vec<i32>,

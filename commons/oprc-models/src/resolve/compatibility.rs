@@ -100,8 +100,11 @@ fn check_stateless(at: &FieldCursor<'_>, deployment: &OClassDeployment) {
     ];
     reject_without_state(at, &own);
     for (at, member) in at.field("members").items(&deployment.members) {
-        let settings =
-            [("maxShards", member.max_shards.is_some()), ("allPartitions", member.all_partitions)];
+        let settings = [
+            ("maxShards", member.max_shards.is_some()),
+            ("allPartitions", member.all_partitions),
+            ("gridUrl", member.grid_url.is_some()),
+        ];
         reject_without_state(&at, &settings);
     }
 }

@@ -7,6 +7,7 @@ use oprc_models::{
 
 use super::{
     Identity, ValidFunction,
+    membership::{self, MembershipPlan},
     methods::{self, MacroPlan, MethodPlan, Resolved, TriggerPlan},
     schema_limits,
     violations::Violations,
@@ -16,8 +17,7 @@ use crate::{
     replication::{self, MIN_RAFT_VOLUME},
     spec::{
         Access, AccessPattern, ClassReference, CollectionSpec, EnvVar, KeySpec, OdgmConfig,
-        PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
-        Storage, UnitSpec,
+        PersistenceMode, Resources, Route, ShardType, StateSpec, StateType, Storage, UnitSpec,
     },
 };
 
@@ -42,6 +42,8 @@ pub struct OdgmPlan {
     pub cluster_id: String,
     pub node_id_prefix: String,
     pub collections: Vec<CollectionPlan>,
+    /// None if the grid serves all objects of the class.
+    pub membership: Option<MembershipPlan>,
     pub triggers: Vec<TriggerPlan>,
     /// Whether event processing is enabled.
     pub events: bool,
@@ -92,7 +94,8 @@ pub struct CollectionPlan {
     pub shard_type: ShardType,
     pub persistence: PersistenceMode,
     pub access_patterns: Vec<AccessPattern>,
-    pub assignments: Vec<ShardAssignment>,
+    /// The member of each partition. Empty if the grid serves all objects.
+    pub owners: Vec<i32>,
 }
 
 /// The shard type in the data grid's configuration.
@@ -136,7 +139,8 @@ pub(super) fn plan(
     };
     check(violations, &config, engine);
     check_engine(violations, &config, spec.state.as_ref(), copies);
-    let collections = collections(violations, &class, &defaults);
+    let mut collections = collections(violations, &class, &defaults);
+    let membership = membership::resolve(violations, &config, &mut collections);
     check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
     let filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
@@ -163,6 +167,7 @@ pub(super) fn plan(
             .node_id_prefix
             .unwrap_or_else(|| format!("crm-{named}-{}", package.unwrap_or(&identity.name))),
         collections,
+        membership,
         events: events.enabled.unwrap_or(!triggers.is_empty()),
         triggers,
         trigger_depth: events.max_trigger_depth.unwrap_or(if latency.unwrap_or(1000) < 100 {
@@ -307,11 +312,7 @@ impl Defaults {
             } else {
                 patterns
             },
-            assignments: if spec.shard_assignments.is_empty() {
-                self.config.shard_assignments.clone()
-            } else {
-                spec.shard_assignments
-            },
+            owners: Vec::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod addon;
 mod grid;
+mod membership;
 mod methods;
 mod requirements;
 mod schema_limits;
@@ -13,6 +14,7 @@ mod violations;
 pub use self::{
     addon::{ADDONS, Addon},
     grid::{CollectionPlan, OdgmPlan, persistence, shard_type},
+    membership::{MembershipPlan, partition_owners},
     methods::{MacroPlan, MethodPlan, TriggerPlan},
     requirements::{FunctionRequirements, function_requirements},
     validate::{PROXY_ADMIN_PORT, PROXY_PORT, validate},

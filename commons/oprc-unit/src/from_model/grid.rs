@@ -1,8 +1,8 @@
 //! The data grid of a unit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{self as model, Events, OClassDeployment};
+use oprc_models::{self as model, Events, Member, OClassDeployment};
 
 use super::{
     Source,
@@ -10,20 +10,23 @@ use super::{
 };
 use crate::spec::{
     BatchProcessing, Collection, CollectionSpec, DataRetention, EventProcessing, EventTrigger,
-    OdgmConfig, Route, Storage,
+    GridMember, OdgmConfig, Route, ShardAssignment, Storage,
 };
 
+/// The planner adds what depends on other units: members and assignments.
 pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConfig {
     let deployment = source.deployment;
     let grid = deployment.odgm.clone().unwrap_or_default();
     OdgmConfig {
-        collections: grid.collections.iter().map(|it| collection(source, &it.0)).collect(),
+        collections: grid.collections.iter().map(|it| collection(&it.0)).collect(),
         image: grid.image,
         replicas: grid.replicas,
         partition_count: deployment.partition_count,
         replica_count: deployment.replica_count,
         shard_type: deployment.shard_type.map(Into::into),
-        shard_assignments: source.own(&deployment.assignments),
+        shard_assignments: Vec::new(),
+        member_id: None,
+        members: Vec::new(),
         cluster_id: grid.cluster_id,
         node_id_prefix: grid.node_id_prefix,
         event_processing: grid.events.as_ref().map(|it| events(source, it, disabled)),
@@ -43,7 +46,7 @@ pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConf
     }
 }
 
-fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
+fn collection(spec: &model::CollectionSpec) -> Collection {
     Collection::Spec(CollectionSpec {
         name: spec.name.clone(),
         partition_count: spec.partition_count,
@@ -51,8 +54,32 @@ fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
         shard_type: spec.shard_type.map(Into::into),
         persistence_mode: spec.persistence.map(Into::into),
         access_patterns: spec.access_patterns.iter().map(|it| (*it).into()).collect(),
-        shard_assignments: source.own(&spec.assignments),
+        shard_assignments: Vec::new(),
     })
+}
+
+/// A member of a deployment that runs in an environment of a cluster; empty for no environment.
+pub fn grid_member(member: &Member, cluster: &str, environment: &str) -> GridMember {
+    GridMember {
+        id: member.id,
+        cluster: cluster.to_owned(),
+        environment: Some(environment).filter(|it| !it.is_empty()).map(str::to_owned),
+        url: member.grid_url.clone(),
+    }
+}
+
+/// Assignments of the partitions, given the member of each, to one member after the other.
+pub fn shard_assignments(owners: &[i32]) -> Vec<ShardAssignment> {
+    let mut by_member: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for (partition, member) in (0..).zip(owners) {
+        by_member.entry(*member).or_default().push(partition);
+    }
+    let assignment = |(member, shard_ids)| ShardAssignment {
+        primary: Some(member),
+        owners: vec![member],
+        shard_ids,
+    };
+    by_member.into_iter().map(assignment).collect()
 }
 
 fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> EventProcessing {

@@ -10,15 +10,15 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use oprc_models::{
-    self as model, Assignment, FunctionState, Member, OClassDeployment, ResolvedClass,
-};
+use oprc_models::{self as model, FunctionState, Member, OClassDeployment, ResolvedClass};
+
+pub use self::grid::{grid_member, shard_assignments};
 
 use crate::{
     replication::ODGM,
     spec::{
         self, ClassReference, Constraints, DeploymentUnit, Enforcement, KeySpec, NfrSpec,
-        Requirements, ResourceAllocation, Rollout, ShardAssignment, StateSpec, Telemetry, UnitSpec,
+        Requirements, ResourceAllocation, Rollout, StateSpec, Telemetry, UnitSpec,
     },
     unit_id::{parse_unit_id, unit_id},
 };
@@ -60,13 +60,6 @@ impl Source<'_> {
     fn class_named(&self, name: &str) -> Option<&ResolvedClass> {
         let key = name.strip_prefix(self.package)?.strip_prefix('.')?;
         self.classes.iter().find(|it| it.key == key)
-    }
-
-    /// Assignments of the unit's member.
-    fn own(&self, all: &[Assignment]) -> Vec<ShardAssignment> {
-        let Some(member) = self.member else { return Vec::new() };
-        let own = all.iter().filter(|it| it.owners.contains(&member.id));
-        own.map(assignment).collect()
     }
 }
 
@@ -219,13 +212,5 @@ fn enforcement(enforcement: &model::Enforcement) -> Enforcement {
     Enforcement {
         mode: enforcement.mode.unwrap_or_default().into(),
         dimensions: enforcement.dimensions.iter().map(|it| (*it).into()).collect(),
-    }
-}
-
-pub fn assignment(assignment: &Assignment) -> ShardAssignment {
-    ShardAssignment {
-        primary: assignment.primary,
-        owners: assignment.owners.clone(),
-        shard_ids: assignment.shard_ids.clone(),
     }
 }

@@ -2,10 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-use oprc_models::{Body, OClassDeployment, ResolvedPackage, parse, resolve};
+use oprc_models::{Body, Member, OClassDeployment, ResolvedPackage, parse, resolve};
 use serde_json::{Value, json};
 
-use super::{Source, unit_spec};
+use super::{Source, grid_member, shard_assignments, unit_spec};
 
 const FILE: &str = r#"
 name: shop
@@ -92,7 +92,7 @@ deployments:
       - {id: 1, cluster: one, standbyFn: [rare]}
       - {id: 2, cluster: two, disabledFn: [rare, other], forceTemplate: knative}
     assignments:
-      - {primary: 1, owners: [1, 2], shardIds: [0, 1]}
+      - {primary: 1, owners: [1], shardIds: [0, 1]}
       - {primary: 2, owners: [2], shardIds: [2, 3]}
     odgm:
       collections: [{name: things, partitionCount: 2, replicaCount: 1, shardType: RAFT, persistence: PERSISTENT, accessPatterns: [WRITE_ONLY], assignments: [{primary: 2, owners: [2], shardIds: [0, 1]}]}]
@@ -204,7 +204,6 @@ fn every_field_reaches_the_unit() {
         "odgm_config": {
             "collections": [{"name": "things", "partition_count": 2, "replica_count": 1, "shard_type": "raft", "persistence_mode": "persistent", "access_patterns": ["write_only"]}],
             "image": "grid:1", "replicas": 3, "partition_count": 4, "replica_count": 2, "shard_type": "mst",
-            "shard_assignments": [{"primary": 1, "owners": [1, 2], "shard_ids": [0, 1]}],
             "cluster_id": "us", "node_id_prefix": "n",
             "event_processing": {
                 "enabled": true, "max_trigger_depth": 3, "trigger_timeout_ms": 500,
@@ -234,12 +233,33 @@ fn a_unit_has_only_what_concerns_its_class_and_member() {
     assert_eq!(cart["standby_functions"], Value::Null);
     let grid = &cart["odgm_config"];
     assert_eq!(grid["event_processing"]["event_triggers"], Value::Null);
-    assert_eq!(grid["shard_assignments"].as_array().unwrap().len(), 2);
-    assert_eq!(grid["collections"][0]["shard_assignments"][0]["primary"], 2);
     let other = unit("Other", 0);
     assert_eq!(other["disabled_functions"], Value::Null);
     assert_eq!(
         other["odgm_config"]["event_processing"]["event_triggers"][0]["function_key"],
         "other"
     );
+}
+
+#[test]
+fn partitions_are_grouped_by_member() {
+    let found = serde_json::to_value(shard_assignments(&[2, 1, 2])).unwrap();
+    let expected = json!([
+        {"primary": 1, "owners": [1], "shard_ids": [1]},
+        {"primary": 2, "owners": [2], "shard_ids": [0, 2]},
+    ]);
+    assert_eq!(found, expected);
+    assert_eq!(shard_assignments(&[]), []);
+}
+
+#[test]
+fn a_grid_member_has_its_place_and_url() {
+    let url = Some("http://grid.east.example:8083".to_owned());
+    let member = Member { id: 2, grid_url: url, ..Member::default() };
+    let found = serde_json::to_value(grid_member(&member, "east", "prod")).unwrap();
+    let expected = json!({
+        "id": 2, "cluster": "east", "environment": "prod", "url": "http://grid.east.example:8083"
+    });
+    assert_eq!(found, expected);
+    assert_eq!(grid_member(&Member::default(), "east", "").environment, None);
 }

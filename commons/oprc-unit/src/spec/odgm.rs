@@ -160,10 +160,18 @@ unit_types! {
         /// (consensus). All collections of a class have the same. `mst` is rejected, as is `basic`
         /// with several grid nodes. Defaults to `raft` with several grid nodes, otherwise to `basic`.
         shard_type?: Option<ShardType>,
-        /// Assignment of shards to grid nodes, for collections that don't set it. If omitted, the grid
-        /// assigns them.
+        /// Assignment of partitions to members, for collections that don't set it. Has an effect only
+        /// with `member_id`; then each partition must have exactly one member.
         #[schemars(length(max = limits::ASSIGNMENTS))]
         shard_assignments?: Vec<ShardAssignment>,
+        /// Id of the member of the deployment that this grid belongs to. The grid serves only objects
+        /// of partitions that are assigned to this member, and responds to other calls with the member
+        /// that does. If omitted, the grid serves all objects.
+        #[schemars(range(min = 0))]
+        member_id?: Option<i32>,
+        /// All members of the deployment, including this one, at most 256. Required with `member_id`.
+        #[schemars(length(max = limits::DEPLOYMENT_MEMBERS))]
+        members?: Vec<GridMember>,
         /// Id that the grid nodes share. Defaults to `<deployment id>-<environment>-<name>`.
         #[schemars(length(min = 1, max = limits::NAME))]
         cluster_id?: Option<String>,
@@ -206,17 +214,34 @@ pub enum ShardType {
 }
 
 unit_types! {
-    /// Assignment of shards to grid nodes.
+    /// Assignment of partitions to a member of the deployment.
     ShardAssignment {
-        /// Number of the primary grid node.
+        /// Id of the member, as in `owners`.
         #[schemars(range(min = 0))]
         primary?: Option<i32>,
-        /// Numbers of all grid nodes that hold a replica.
+        /// Id of the member whose grid serves the partitions. Only one is allowed with `member_id`:
+        /// replicas of a partition are in the grid of its member.
         #[schemars(length(max = limits::OWNERS))]
         owners?: Vec<i32>,
-        /// Ids of the assigned shards.
+        /// Numbers of the partitions, from 0.
         #[schemars(length(max = limits::ASSIGNMENTS))]
         shard_ids?: Vec<i32>,
+    }
+
+    /// A member of the deployment: a data grid with a part of the objects of the class.
+    GridMember {
+        /// Id of the member.
+        #[schemars(range(min = 0))]
+        id: i32,
+        /// Name of its cluster.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        cluster: String,
+        /// Its environment. If omitted, it has none.
+        #[schemars(length(min = 1, max = limits::LABEL))]
+        environment?: Option<String>,
+        /// URL of its data grid for clients elsewhere, with the scheme `http` or `https`.
+        #[schemars(length(min = 1, max = limits::ROUTE_URL), regex(pattern = "^https?://"))]
+        url?: Option<String>,
     }
 
     /// Address of a function.

@@ -219,6 +219,10 @@ pub struct OdgmCollectionStatus {
     pub shard_type: String,
     /// `persistent` or `ephemeral`.
     pub persistence_mode: String,
+    /// Partitions that the grid serves, such as `0-3,7`, or the digest of a long list. If omitted, it
+    /// serves all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member_partitions: Option<String>,
 }
 
 /// Last specification of a class that was Available.

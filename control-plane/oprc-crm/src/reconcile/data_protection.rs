@@ -4,11 +4,14 @@ use oprc_unit::{
     CollectionPlan, OdgmPlan, Rejection, RejectionReason, UnitSpec, persistence, shard_type,
     spec::ShardType,
 };
+use sha2::{Digest as _, Sha256};
 
 use crate::crd::{ClassRuntimeStatus, OdgmCollectionStatus};
 
 /// The limit of `status.kept_collections`.
 const MAX_KEPT: usize = 256;
+/// Bytes of the partitions of a collection in its status.
+const MAX_RANGES: usize = 256;
 
 /// Persistent collections that may have claims: the present ones, and former ones whose data
 /// wasn't given up.
@@ -17,7 +20,7 @@ pub fn kept_collections(
     before: &[OdgmCollectionStatus],
     spec: &UnitSpec,
 ) -> Vec<OdgmCollectionStatus> {
-    let now = plan.into_iter().flat_map(|plan| &plan.collections).map(collection_status);
+    let now = plan.into_iter().flat_map(collection_statuses);
     let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
     if !may_lose_data(spec) {
         let is_gone = |old: &&OdgmCollectionStatus| kept.iter().all(|now| now.name != old.name);
@@ -82,8 +85,8 @@ pub fn check_data_protection(
     }
     for old in &status.kept_collections {
         let name = &old.name;
-        let Some(new) = plan.collections.iter().find(|new| new.name == *name) else { continue };
-        if let Some((what, from, to)) = difference(old, &collection_status(new)) {
+        let Some(new) = collection_statuses(plan).find(|new| new.name == *name) else { continue };
+        if let Some((what, from, to)) = difference(old, &new) {
             let what = format!(
                 "the {what} of the persistent collection {name:?} would change from {from} to {to}"
             );
@@ -114,19 +117,55 @@ fn difference(
         ("shard type", old.shard_type.clone(), new.shard_type.clone()),
         ("replication", old.replica_count.to_string(), new.replica_count.to_string()),
         ("persistence", old.persistence_mode.clone(), new.persistence_mode.clone()),
+        ("assignment of partitions", assigned(old), assigned(new)),
     ]
     .into_iter()
     .find(|(what, from, to)| from != to && !(stays_raft && *what == "replication"))
 }
 
-pub fn collection_status(plan: &CollectionPlan) -> OdgmCollectionStatus {
+fn assigned(collection: &OdgmCollectionStatus) -> String {
+    collection.member_partitions.clone().unwrap_or_else(|| "all".to_owned())
+}
+
+/// Numbers as ranges, such as `0-3,7`. A long list is replaced by its digest, which shows a change, too.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let range = |(first, last)| match first == last {
+        true => format!("{first}"),
+        false => format!("{first}-{last}"),
+    };
+    let text = ranges.into_iter().map(range).collect::<Vec<_>>().join(",");
+    if text.len() > MAX_RANGES {
+        return format!("sha256:{}", hex::encode(Sha256::digest(text)));
+    }
+    text
+}
+
+/// `own` is the member of the grid, if partitions are divided among members.
+fn collection_status(plan: &CollectionPlan, own: Option<i32>) -> OdgmCollectionStatus {
+    let partitions = plan.owners.iter().enumerate();
+    let own_partitions = partitions.filter(|(_, owner)| Some(**owner) == own).map(|(at, _)| at);
+    let has_all = plan.owners.iter().all(|owner| Some(*owner) == own);
     OdgmCollectionStatus {
         name: plan.name.clone(),
         partition_count: plan.partitions,
         replica_count: plan.replicas,
         shard_type: shard_type(plan.shard_type).to_owned(),
         persistence_mode: persistence(plan.persistence).to_owned(),
+        member_partitions: (!has_all).then(|| ranges(own_partitions)),
     }
+}
+
+/// The collections of a grid.
+pub fn collection_statuses(plan: &OdgmPlan) -> impl Iterator<Item = OdgmCollectionStatus> {
+    let own = plan.membership.as_ref().map(|it| it.own);
+    plan.collections.iter().map(move |it| collection_status(it, own))
 }
 
 #[cfg(test)]
@@ -175,7 +214,7 @@ mod tests {
             kept_collections: kept,
             odgm: plan.map(|plan| OdgmStatus {
                 replicas: plan.replicas,
-                collections: plan.collections.iter().map(collection_status).collect(),
+                collections: collection_statuses(&plan).collect(),
                 ..OdgmStatus::default()
             }),
             ..ClassRuntimeStatus::default()
@@ -226,6 +265,45 @@ mod tests {
         for nodes in [3, 7] {
             guarded(&of_nodes(nodes, &json!({})), &status).unwrap();
         }
+    }
+
+    /// A grid of member 1 of two, with these owners of partitions.
+    fn of_member(owners: &[i32]) -> Value {
+        let assignments = oprc_unit::from_model::shard_assignments(owners);
+        let members = json!([{"id": 1, "cluster": "east"}, {"id": 2, "cluster": "west"}]);
+        let spec = with(&of_nodes(1, &json!({})), "/odgm_config/member_id", json!(1));
+        let spec = with(&spec, "/odgm_config/members", members);
+        with(&spec, "/odgm_config/shard_assignments", json!(assignments))
+    }
+
+    #[test]
+    fn partitions_of_persistent_collections_stay_at_their_member() {
+        let status = status_of(&of_member(&[1, 1, 2, 1]));
+        assert_eq!(status.kept_collections[0].member_partitions.as_deref(), Some("0-1,3"));
+        guarded(&of_member(&[1, 1, 2, 1]), &status).unwrap();
+        // Nor are they moved to this member: their objects are elsewhere.
+        for owners in [[1, 2, 2, 1], [1, 1, 1, 1], [1, 2, 1, 1]] {
+            let changed = of_member(&owners);
+            let message = guarded(&changed, &status).unwrap_err();
+            assert!(message.contains("the assignment of partitions of the"), "{message}");
+            assert!(message.contains("from 0-1,3 to "), "{message}");
+            guarded(&with(&changed, "/data_retention/allow_data_loss", json!(true)), &status)
+                .unwrap();
+        }
+        // A member with all partitions is like a grid without members.
+        let alone = of_nodes(1, &json!({}));
+        assert!(guarded(&alone, &status).unwrap_err().contains("from 0-1,3 to all"));
+        guarded(&alone, &status_of(&of_member(&[1, 1, 1, 1]))).unwrap();
+        guarded(&of_member(&[1, 1, 1, 1]), &status_of(&alone)).unwrap();
+        assert!(guarded(&of_member(&[1, 1, 2, 1]), &status_of(&alone)).is_err());
+    }
+
+    #[test]
+    fn long_lists_of_partitions_are_shortened() {
+        assert_eq!(ranges([].into_iter()), "");
+        assert_eq!(ranges([0, 1, 2, 5, 7, 8].into_iter()), "0-2,5,7-8");
+        let (even, odd) = (ranges((0..4096).step_by(2)), ranges((1..4096).step_by(2)));
+        assert!(even.starts_with("sha256:") && even.len() == 71 && even != odd, "{even}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod capacity;
 mod enforcement;
 mod facts;
 mod findings;
+mod members;
 mod replicas;
 mod scale;
 mod shards;
@@ -17,8 +18,8 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Access, Collection, Diagnostics, FunctionType, OClassDeployment, ResolvedClass,
-    ResolvedPackage, check_against,
+    Access, Diagnostics, FunctionType, OClassDeployment, ResolvedClass, ResolvedPackage,
+    check_against,
 };
 use oprc_rest::{Plan, Reason};
 
@@ -86,7 +87,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
         drafts.extend(classes.iter().map(|class| draft(request, class, place, &mut findings)));
     }
     for class in &classes {
-        assign(request, class, &mut drafts, &mut findings);
+        members::assign(request, class, &mut drafts, &mut findings);
     }
     check_case_conflicts(request, &drafts, &mut findings);
     warn_of_lost_triggers(request, &drafts, &mut findings.warnings);
@@ -188,58 +189,5 @@ fn warn_of_lost_triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: 
         });
         let lost = own_triggers.filter(|it| !runs(&it.key));
         warnings.extend(lost.map(|it| format!("{}/{}: {}", class.key, it.key, off(&it.key))));
-    }
-}
-
-/// Assigns the shards of a class to members.
-fn assign(
-    request: &Request<'_>,
-    class: &ResolvedClass,
-    drafts: &mut [Draft<'_>],
-    findings: &mut Findings,
-) {
-    let deployment = request.deployment;
-    if !class.has_grid() || deployment.members.is_empty() {
-        return;
-    }
-    let own = || drafts.iter().filter(|draft| draft.class.key == class.key);
-    let partitions = own().map(|draft| draft.partitions).max().unwrap_or(1);
-    let copies = own().map(|draft| draft.replicas).max().unwrap_or(1);
-    let key = &class.key;
-    let collections = || deployment.odgm.iter().flat_map(|grid| &grid.collections);
-    for (at, Collection(it)) in collections().enumerate() {
-        let path = format!("odgm.collections[{at}].assignments");
-        let parts = it.partition_count.unwrap_or(partitions);
-        shards::check(key, &path, &it.assignments, parts, findings);
-    }
-    shards::check(key, "assignments", &deployment.assignments, partitions, findings);
-    if !deployment.assignments.is_empty() {
-        let assigned: BTreeSet<i32> =
-            deployment.assignments.iter().flat_map(|it| it.shard_ids.iter().copied()).collect();
-        let missing = (0..partitions).filter(|shard| !assigned.contains(shard)).count();
-        if missing > 0 {
-            findings.warn(format!(
-                "{key}: {missing} of {partitions} partitions have no member assigned"
-            ));
-        }
-        return;
-    }
-    let all = shards::assign(key, &deployment.members, partitions, copies, findings);
-    // A single member has all shards, within its `maxShards`.
-    if deployment.members.len() < 2 {
-        return;
-    }
-    // The assignments below cover only as many partitions as the class has.
-    for Collection(it) in collections().filter(|Collection(it)| it.assignments.is_empty()) {
-        if let Some(parts) = it.partition_count.filter(|parts| *parts > partitions) {
-            let name = &it.name;
-            findings.warn(format!(
-                "{key}: {} of {parts} partitions of {name} have no member assigned: set its assignments",
-                parts - partitions
-            ));
-        }
-    }
-    for draft in drafts.iter_mut().filter(|draft| draft.class.key == class.key) {
-        draft.assign(&all);
     }
 }

@@ -1,4 +1,4 @@
-//! Assignment of shards to members.
+//! Assignment of partitions to members.
 
 use std::collections::BTreeMap;
 
@@ -6,66 +6,99 @@ use oprc_models::{Assignment, Member};
 
 use super::findings::Findings;
 
-/// Spreads shards evenly over members within their `maxShards`. Members with `allPartitions` have
-/// every shard. Leaders are spread in the same way.
-pub(super) fn assign(
-    class: &str,
-    members: &[Member],
-    partitions: i32,
-    copies: i32,
-    findings: &mut Findings,
-) -> Vec<Assignment> {
-    let load = |(at, member)| Load { at, member, shards: 0, primaries: 0 };
-    let mut loads: Vec<Load<'_>> = members.iter().enumerate().map(load).collect();
-    let has_all = |load: &&Load<'_>| load.member.all_partitions;
-    if let Some(load) = loads.iter().filter(has_all).find(|it| !it.has_room(partitions - 1)) {
-        let message =
-            format!("{class} has {partitions} partitions, and allPartitions requires all of them");
-        findings.reject(format!("members[{}].maxShards", load.at), message, None);
-        return Vec::new();
-    }
-    let with_all = loads.iter().filter(has_all).count();
-    let owners_per_shard = usize::try_from(copies).unwrap_or(1).clamp(1, members.len().max(1));
-    let mut groups: BTreeMap<(i32, Vec<i32>), Vec<i32>> = BTreeMap::new();
-    let mut short = 0;
-    for shard in 0..partitions {
-        let mut owners: Vec<&mut Load<'_>> =
-            loads.iter_mut().filter(|it| it.has_room(it.shards)).collect();
-        owners.sort_by_key(|it| (!it.member.all_partitions, it.shards));
-        owners.truncate(owners_per_shard.max(with_all));
-        owners.sort_by_key(|it| it.at);
-        short += i32::from(owners.len() < owners_per_shard);
-        let Some(primary) = owners.iter_mut().min_by_key(|it| it.primaries) else {
-            let message = format!(
-                "maxShards of all members is too low for partition {shard} of {partitions} of {class}"
-            );
-            findings.reject("members", message, Some("raise maxShards, or lower partitionCount"));
-            return Vec::new();
-        };
-        primary.primaries += 1;
-        let primary = primary.member.id;
-        let mut ids = Vec::new();
-        for owner in owners {
-            owner.shards += 1;
-            ids.push(owner.member.id);
-        }
-        groups.entry((primary, ids)).or_default().push(shard);
-    }
-    if short > 0 {
-        findings.warn(format!(
-            "{class}: {short} of {partitions} partitions have fewer than {owners_per_shard} members, \
-             because maxShards is too low"
-        ));
-    }
-    let assignments = groups.into_iter().map(|((primary, owners), shard_ids)| Assignment {
-        primary: Some(primary),
-        owners,
-        shard_ids,
-    });
-    assignments.collect()
+/// The partitions of a collection, which are divided among members.
+pub(super) struct Division<'a> {
+    pub(super) class: &'a str,
+    pub(super) members: &'a [Member],
+    pub(super) partitions: i32,
+    /// Members by partition, as the deployment sets them.
+    pub(super) set: BTreeMap<i32, i32>,
+    /// Members by partition, as the current plan has them.
+    pub(super) current: BTreeMap<i32, i32>,
 }
 
-/// Checks the shard ids of assignments. The number of partitions may be known only after planning.
+impl Division<'_> {
+    /// The member of each partition. Partitions stay where they are, because their objects are there;
+    /// the others are spread evenly. None if members don't allow that, which is reported.
+    pub(super) fn owners(&self, findings: &mut Findings) -> Option<Vec<i32>> {
+        if !self.check_all_partitions(findings) {
+            return None;
+        }
+        let all = self.members.iter().find(|it| it.all_partitions).map(|it| it.id);
+        let mut loads: Vec<Load<'_>> =
+            self.members.iter().map(|member| Load { member, shards: 0 }).collect();
+        let fixed: Vec<Option<i32>> = (0..self.partitions)
+            .map(|shard| {
+                if let Some(id) = self.set.get(&shard).copied().or(all) {
+                    return Some(take(loads.iter_mut().find(|it| it.member.id == id)?));
+                }
+                let current = *self.current.get(&shard)?;
+                let load = loads.iter_mut().find(|it| it.member.id == current);
+                load.filter(|it| it.has_room(it.shards)).map(take)
+            })
+            .collect();
+        let mut owners = Vec::with_capacity(fixed.len());
+        for (shard, owner) in fixed.into_iter().enumerate() {
+            let owner = owner.or_else(|| {
+                let free = loads.iter_mut().filter(|it| it.has_room(it.shards));
+                free.min_by_key(|it| it.shards).map(take)
+            });
+            let Some(owner) = owner else {
+                self.reject_too_low(shard, findings);
+                return None;
+            };
+            owners.push(owner);
+        }
+        Some(owners)
+    }
+
+    fn reject_too_low(&self, shard: usize, findings: &mut Findings) {
+        let Self { class, partitions, .. } = self;
+        let message = format!(
+            "maxShards of all members is too low for partition {shard} of {partitions} of {class}"
+        );
+        findings.reject("members", message, Some("raise maxShards, or lower partitionCount"));
+    }
+
+    /// At most one member has all partitions, and then no other one has any.
+    fn check_all_partitions(&self, findings: &mut Findings) -> bool {
+        let Self { class, members, partitions, .. } = self;
+        let mut with_all = members.iter().enumerate().filter(|(_, it)| it.all_partitions);
+        let Some((at, member)) = with_all.next() else { return true };
+        let id = member.id;
+        if let Some((other, _)) = with_all.next() {
+            let message = format!(
+                "a partition has one member, but member {id} has all partitions of {class} already"
+            );
+            let hint = "replicas of a partition are in the cluster of its member: see replicaCount";
+            findings.reject(format!("members[{other}].allPartitions"), message, Some(hint));
+            return false;
+        }
+        if member.max_shards.is_some_and(|max| (0..*partitions).contains(&max)) {
+            let message = format!(
+                "{class} has {partitions} partitions, and allPartitions requires all of them"
+            );
+            findings.reject(format!("members[{at}].maxShards"), message, None);
+            return false;
+        }
+        if let Some((shard, owner)) = self.set.iter().find(|(_, owner)| **owner != id) {
+            let message =
+                format!("assignments give partition {shard} of {class} to member {owner}");
+            findings.reject(format!("members[{at}].allPartitions"), message, None);
+            return false;
+        }
+        true
+    }
+}
+
+/// Members by partition, as assignments set them.
+pub(super) fn by_partition(assignments: &[Assignment], partitions: i32) -> BTreeMap<i32, i32> {
+    let each = assignments.iter().filter_map(|it| Some((it.owners.first()?, &it.shard_ids)));
+    let each = each.flat_map(|(owner, shards)| shards.iter().map(|shard| (*shard, *owner)));
+    each.filter(|(shard, _)| (0..partitions).contains(shard)).collect()
+}
+
+/// Checks assignments. The number of partitions may be known only after planning.
 pub(super) fn check(
     class: &str,
     path: &str,
@@ -74,6 +107,16 @@ pub(super) fn check(
     findings: &mut Findings,
 ) {
     for (at, assignment) in assignments.iter().enumerate() {
+        if let [_, _, ..] = assignment.owners.as_slice() {
+            let owners: Vec<_> = assignment.owners.iter().map(i32::to_string).collect();
+            let owners = owners.join(", ");
+            let message = format!("a partition has one member, but {owners} are listed");
+            let hint = format!(
+                "list one of: {owners}; replicas of a partition are in the cluster of its member: \
+                 see replicaCount"
+            );
+            findings.reject(format!("{path}[{at}].owners"), message, Some(&hint));
+        }
         let wrong = |(_, shard): &(usize, &i32)| **shard >= partitions;
         for (shard_at, shard) in assignment.shard_ids.iter().enumerate().filter(wrong) {
             let last = partitions.saturating_sub(1);
@@ -86,10 +129,14 @@ pub(super) fn check(
 
 /// Shards assigned to a member.
 struct Load<'a> {
-    at: usize,
     member: &'a Member,
     shards: i32,
-    primaries: i32,
+}
+
+/// Assigns one more shard to a member.
+fn take(load: &mut Load<'_>) -> i32 {
+    load.shards += 1;
+    load.member.id
 }
 
 impl Load<'_> {
@@ -105,48 +152,92 @@ mod tests {
 
     use super::*;
 
+    #[derive(Clone, Debug)]
+    struct Case {
+        members: Vec<Member>,
+        partitions: i32,
+        set: BTreeMap<i32, i32>,
+        current: BTreeMap<i32, i32>,
+    }
+
     fn member() -> impl Strategy<Value = (Option<i32>, bool)> {
-        (proptest::option::of(-1..8), proptest::bool::weighted(0.2))
+        (proptest::option::of(-1..8), proptest::bool::weighted(0.1))
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let owners = || proptest::collection::btree_map(0..20i32, 1..6i32, 0..8);
+        (proptest::collection::vec(member(), 1..6), 1..20, owners(), owners()).prop_map(
+            |(all, partitions, set, current)| {
+                let members: Vec<Member> = (1..)
+                    .zip(all)
+                    .map(|(id, (max_shards, all_partitions))| Member {
+                        id,
+                        max_shards,
+                        all_partitions,
+                        ..Member::default()
+                    })
+                    .collect();
+                let exists = |shard: &i32, id: &i32| {
+                    *shard < partitions && members.iter().any(|it| it.id == *id)
+                };
+                let set = set.into_iter().filter(|(shard, id)| exists(shard, id)).collect();
+                Case { members, partitions, set, current }
+            },
+        )
+    }
+
+    impl Case {
+        fn owners(&self) -> Result<Vec<i32>, Findings> {
+            let Self { members, partitions, set, current } = self.clone();
+            let division = Division { class: "c", members: &members, partitions, set, current };
+            let mut findings = Findings::default();
+            division.owners(&mut findings).ok_or(findings)
+        }
     }
 
     proptest! {
         #[test]
-        fn shards_are_spread(all in proptest::collection::vec(member(), 1..6), partitions in 1..20, copies in 1..4) {
-            let members: Vec<Member> = all.iter().zip(1..).map(|((max_shards, all_partitions), id)| {
-                Member { id, max_shards: *max_shards, all_partitions: *all_partitions, ..Member::default() }
-            }).collect();
-            let mut findings = Findings::default();
-            let assignments = assign("C", &members, partitions, copies, &mut findings);
-            let Findings { diagnostics, warnings } = findings;
-            if !diagnostics.all.is_empty() {
-                prop_assert!(assignments.is_empty());
+        fn each_partition_has_one_member_within_its_limit(case in case()) {
+            let owners = match case.owners() {
+                Ok(owners) => owners,
+                Err(findings) => {
+                    prop_assert!(!findings.diagnostics.all.is_empty());
+                    return Ok(());
+                }
+            };
+            prop_assert_eq!(i32::try_from(owners.len()), Ok(case.partitions));
+            for (shard, owner) in &case.set {
+                prop_assert_eq!(owners.get(usize::try_from(*shard).unwrap_or_default()), Some(owner));
+            }
+            for member in &case.members {
+                let count = owners.iter().filter(|it| **it == member.id).count();
+                let set = case.set.values().filter(|it| **it == member.id).count();
+                let most = member.max_shards.and_then(|it| usize::try_from(it).ok());
+                prop_assert!(most.is_none_or(|most| count <= most.max(set)));
+                prop_assert!(!member.all_partitions || count == owners.len());
+            }
+        }
+
+        #[test]
+        fn partitions_stay_where_they_are(case in case()) {
+            let Ok(owners) = case.owners() else { return Ok(()) };
+            let current = (0..).zip(owners.iter().copied()).collect();
+            let again = Case { current, ..case };
+            prop_assert_eq!(again.owners().ok(), Some(owners));
+        }
+
+        #[test]
+        fn new_partitions_are_spread_evenly(case in case()) {
+            let case = Case { set: BTreeMap::new(), current: BTreeMap::new(), ..case };
+            let Ok(owners) = case.owners() else { return Ok(()) };
+            if case.members.iter().any(|it| it.all_partitions) {
                 return Ok(());
             }
-            let mut shards: Vec<i32> = assignments.iter().flat_map(|it| it.shard_ids.clone()).collect();
-            shards.sort_unstable();
-            prop_assert_eq!(shards, (0..partitions).collect::<Vec<_>>());
-            let count = |id: i32| -> i32 {
-                let own = assignments.iter().filter(|it| it.owners.contains(&id));
-                own.map(|it| i32::try_from(it.shard_ids.len()).unwrap_or(i32::MAX)).sum()
-            };
-            let owners_per_shard = usize::try_from(copies).unwrap_or(1).min(members.len());
-            for it in &assignments {
-                prop_assert!(it.primary.is_some_and(|primary| it.owners.contains(&primary)));
-                prop_assert!(it.owners.len() >= owners_per_shard || !warnings.is_empty());
-            }
-            let mut free = Vec::new();
-            for member in &members {
-                let most = member.max_shards.filter(|max| *max >= 0);
-                prop_assert!(most.is_none_or(|most| count(member.id) <= most));
-                if member.all_partitions {
-                    prop_assert_eq!(count(member.id), partitions);
-                } else if most.is_none() {
-                    free.push(count(member.id));
-                }
-            }
-            // The numbers of members without maxShards differ by at most one.
-            let spread = free.iter().max().zip(free.iter().min()).map_or(0, |(most, least)| most - least);
-            prop_assert!(spread <= 1, "{:?}", free);
+            let unlimited = case.members.iter().filter(|it| it.max_shards.is_none_or(|it| it < 0));
+            let count = |id: i32| owners.iter().filter(|it| **it == id).count();
+            let counts: Vec<_> = unlimited.map(|it| count(it.id)).collect();
+            let spread = counts.iter().max().zip(counts.iter().min()).map_or(0, |(most, least)| most - least);
+            prop_assert!(spread <= 1, "{:?}", counts);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Plans one class in one place.
 
-use oprc_models::{Assignment, ResolvedClass};
+use oprc_models::ResolvedClass;
 use oprc_rest::{Reason, UnitPlan};
 use oprc_unit::{
     Admitted, Shape, UnitSpec, admit,
-    from_model::{Source, assignment, unit_spec},
+    from_model::{Source, unit_spec},
     instance_bounds,
     replication::{collection_names, partitions},
     requested, shape_under,
@@ -14,6 +14,7 @@ use super::{
     Request,
     capacity::Load,
     findings::Findings,
+    members::Membership,
     replicas, scale,
     targets::{Place, reason},
     template, unit_id,
@@ -104,16 +105,23 @@ fn check_grid(class: &ResolvedClass, spec: &UnitSpec, place: &Place<'_>, finding
 }
 
 impl<'a> Draft<'a> {
-    /// Sets the shard assignments of the unit's member.
-    pub(super) fn assign(&mut self, all: &[Assignment]) {
+    /// Sets the partitions of the unit's member, and those of the others.
+    pub(super) fn assign(&mut self, membership: &Membership) {
         let Some(member) = self.place.member else { return };
         let Some(config) = &mut self.spec.odgm_config else { return };
-        let own: Vec<_> = all.iter().filter(|it| it.owners.contains(&member.id)).collect();
-        let shards: usize = own.iter().map(|it| it.shard_ids.len()).sum();
-        config.shard_assignments = own.into_iter().map(assignment).collect();
+        membership.apply(config, member.id);
+        let shards = membership.owners.iter().filter(|it| **it == member.id).count();
         let because = format!(
-            "member {} has {shards} of {} partitions, spread evenly by maxShards and allPartitions",
-            member.id, self.partitions
+            "member {} has {shards} of {} partitions, and {} of each in {}: as set in assignments, \
+             otherwise where they are, otherwise spread evenly by maxShards and allPartitions",
+            member.id,
+            self.partitions,
+            if self.replicas == 1 {
+                "one copy".to_owned()
+            } else {
+                format!("{} copies", self.replicas)
+            },
+            self.place.cluster,
         );
         self.reasons.push(reason("odgm_config.shard_assignments", shards.to_string(), because));
     }

@@ -11,11 +11,11 @@ use axum::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     body::Body,
     calls::IDEMPOTENCY_KEY,
+    new_object_id::new_object_id,
     preconditions::expected,
     problem::Problem,
     request::{Api, Target, query},
@@ -152,9 +152,9 @@ pub(super) async fn create(
 ) -> Answer {
     caller.permit_data(&api.grid.class())?;
     let state = body.json()?;
-    let key = headers.get(IDEMPOTENCY_KEY).map(|key| hex::encode(Sha256::digest(key)));
-    let id = key.as_ref().and_then(|it| it.get(..32)).map(str::to_owned);
-    let id = ObjectId::parse(&id.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..))))?;
+    let key = headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
+    let id = new_object_id(&api.grid.class(), target.collection(), key)?;
+    let has_key = key.is_some();
     let collection = target.collection().map(str::to_owned);
     let location = match &collection {
         Some(collection) => {
@@ -168,7 +168,7 @@ pub(super) async fn create(
         let collection = collection.as_deref();
         match grid.put(collection, &id, state, Expected::Absent).await {
             // Created by an earlier call with the same idempotency key.
-            Err(Error::Changed { .. }) if key.is_some() => grid.get(collection, &id).await,
+            Err(Error::Changed { .. }) if has_key => grid.get(collection, &id).await,
             outcome => outcome,
         }
     };

@@ -9,7 +9,7 @@ use axum::{
 use problem_details::ProblemDetails;
 use serde::Serialize;
 
-use crate::Error;
+use crate::{Error, class::Member};
 
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -31,6 +31,15 @@ struct Extensions {
     step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'static str>,
+    /// The member that has the object, and where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
 }
 
 impl Problem {
@@ -62,6 +71,7 @@ fn status(error: &Error) -> StatusCode {
         Error::UnknownCollection(_) | Error::NotFound(_) | Error::UnknownMethod(_) => {
             StatusCode::NOT_FOUND
         }
+        Error::OtherMember(_) => StatusCode::MISDIRECTED_REQUEST,
         Error::Forbidden { .. } | Error::CallEnded => StatusCode::FORBIDDEN,
         Error::Changed { .. } => StatusCode::PRECONDITION_FAILED,
         Error::TooLarge { .. } | Error::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -93,9 +103,10 @@ fn status(error: &Error) -> StatusCode {
 /// The object of the macro exists, and the caller may call it.
 fn status_of_step(error: &Error) -> StatusCode {
     match status(error) {
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::PRECONDITION_FAILED => {
-            StatusCode::CONFLICT
-        }
+        StatusCode::NOT_FOUND
+        | StatusCode::FORBIDDEN
+        | StatusCode::PRECONDITION_FAILED
+        | StatusCode::MISDIRECTED_REQUEST => StatusCode::CONFLICT,
         status => status,
     }
 }
@@ -105,6 +116,11 @@ impl From<Error> for Problem {
         let mut problem = Self::new(status(&error), error.reason(), error.to_string());
         match error {
             Error::InvalidState { problems } => problem.extensions.problems = problems,
+            Error::OtherMember(other) => {
+                let Member { id, cluster, environment, url } = other.member;
+                (problem.extensions.member, problem.extensions.cluster) = (Some(id), Some(cluster));
+                (problem.extensions.environment, problem.extensions.url) = (environment, url);
+            }
             Error::StepFailed { step, error } => {
                 problem.extensions.step = Some(step);
                 problem.extensions.cause = Some(error.reason());

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     body::Body,
-    extract::State as Shared,
+    extract::{Query, State as Shared, rejection::QueryRejection},
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
@@ -13,7 +13,9 @@ use oprc_cp_storage::{Check, Error as StoreError, MAX_BYTES, Revision, Transacti
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{BackupApi, BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES};
+use super::{
+    BackupApi, BackupEnd, BackupHeader, BackupRecord, FORMAT, PREFIXES, check_record_member,
+};
 use crate::{
     Error, Grid,
     api::Problem,
@@ -65,35 +67,63 @@ fn restore_action(
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RestoreQuery {
+    #[serde(default)]
+    others: OtherMembers,
+}
+
+/// What happens to the records of objects of other members.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OtherMembers {
+    /// The backup is refused.
+    #[default]
+    Refuse,
+    /// They aren't restored.
+    Skip,
+}
+
 pub(super) async fn restore(
     Shared(api): Shared<BackupApi>,
+    query: Result<Query<RestoreQuery>, QueryRejection>,
     body: Body,
 ) -> Result<Response, Problem> {
     let grid = api.permitted()?;
+    let Query(RestoreQuery { others }) = query.map_err(|it| Problem::invalid("the query", &it))?;
     let mut lines = Lines { body, buffer: BytesMut::new(), number: 0 };
     let first = lines.next().await?.ok_or_else(|| invalid(1, "is missing"))?;
     let header: BackupHeader = parse(1, &first)?;
     check_header(grid, &header)?;
     let mut restoration = Restoration::begin(grid, &header).await?;
-    let (mut batch, mut records) = (Batch::default(), 0);
+    let (mut batch, mut records, mut skipped) = (Batch::default(), 0, 0);
     loop {
         let Some(text) = lines.next().await? else {
             return Err(invalid(lines.number + 1, "is missing: the backup is incomplete"));
         };
         if let Ok(BackupEnd { end: true, records: expected }) = serde_json::from_slice(&text) {
             restoration.store(batch).await?;
-            if expected != records {
-                let reason = format!("has {expected} records, but there were {records}");
+            let found = records + skipped;
+            if expected != found {
+                let reason = format!("has {expected} records, but there were {found}");
                 return Err(invalid(lines.number, &reason));
             }
-            let body = match restoration.finish().await? {
-                Finished::Now => json!({"records": records}),
-                Finished::Before => json!({"records": records, "restoredBefore": true}),
-            };
+            let mut body = json!({"records": records, "skipped": skipped});
+            if restoration.finish().await? == Finished::Before {
+                body["restoredBefore"] = true.into();
+            }
             return Ok((StatusCode::OK, Json(body)).into_response());
         }
         let record: BackupRecord = parse(lines.number, &text)?;
         let value = check_record(&header, &record).map_err(|it| invalid(lines.number, &it))?;
+        if let Err(error) = check_record_member(&grid.class(), &record.key) {
+            if others == OtherMembers::Refuse {
+                return Err(invalid(lines.number, &error.to_string()));
+            }
+            skipped += 1;
+            continue;
+        }
         if batch.is_full(&value) {
             restoration.store(std::mem::take(&mut batch)).await?;
         }
@@ -180,6 +210,7 @@ impl Batch {
 }
 
 /// Whether this request has restored the backup, or an earlier one.
+#[derive(PartialEq, Eq)]
 enum Finished {
     Now,
     Before,

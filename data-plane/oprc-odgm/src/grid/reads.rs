@@ -37,7 +37,7 @@ impl Grid {
         Ok(Object { id: id.to_string(), version: entry.version.0, state: record.state })
     }
 
-    /// Objects whose ids start with the prefix, in the order of their ids.
+    /// Objects of this member whose ids start with the prefix, in the order of their ids.
     pub async fn list(
         &self,
         collection: Option<&str>,
@@ -46,7 +46,8 @@ impl Grid {
         limit: usize,
     ) -> Result<ObjectPage, Error> {
         let class = self.class();
-        let objects = objects_prefix(class.collection(collection)?);
+        let collection = class.collection(collection)?;
+        let objects = objects_prefix(collection);
         let prefix = format!("{objects}{prefix}");
         let mut after = after.map(|after| format!("{objects}{after}"));
         let (limit, mut bytes, mut found) = (limit.clamp(1, MAX_PAGE), 0, Vec::new());
@@ -61,15 +62,18 @@ impl Grid {
             while bytes < MAX_PAGE_BYTES
                 && let Some(entry) = entries.next()
             {
-                let record: ObjectRecord = decode(&entry.key, &entry.value)?;
                 let id = entry.key.strip_prefix(&objects).unwrap_or_default().to_owned();
                 bytes += entry.value.len();
-                found.push(Object { id, version: entry.version.0, state: record.state });
+                if class.has_object(collection, &id) {
+                    let record: ObjectRecord = decode(&entry.key, &entry.value)?;
+                    found.push(Object { id, version: entry.version.0, state: record.state });
+                }
                 after = Some(entry.key);
             }
             let more = page.more || entries.peek().is_some();
             if !more || found.len() >= limit || bytes >= MAX_PAGE_BYTES {
-                let next = found.last().filter(|_| more).map(|it| it.id.clone());
+                let last = after.as_deref().and_then(|it| it.strip_prefix(&objects));
+                let next = last.filter(|_| more).map(str::to_owned);
                 return Ok(ObjectPage { objects: found, next });
             }
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::Error;
+use crate::{Error, class::Member};
 
 /// The domain of `ErrorInfo`.
 const DOMAIN: &str = "oaas.io";
@@ -33,6 +33,7 @@ fn code(error: &Error) -> Code {
         | Error::TooDeep(_)
         | Error::IdempotencyKeyReused
         | Error::Refused { .. }
+        | Error::OtherMember(_)
         | Error::OtherGrid { status: 400..=499, .. } => Code::FailedPrecondition,
         Error::Overloaded { .. } | Error::EventsPending(_) | Error::ResultsFull(_) => {
             Code::ResourceExhausted
@@ -65,6 +66,14 @@ impl From<Error> for Status {
         if let Error::StepFailed { step, error } = &error {
             metadata.insert("step".to_owned(), step.clone());
             metadata.insert("cause".to_owned(), error.reason().to_owned());
+        }
+        if let Error::OtherMember(other) = &error {
+            let Member { id, cluster, environment, url } = &other.member;
+            metadata.insert("member".to_owned(), id.to_string());
+            metadata.insert("cluster".to_owned(), cluster.clone());
+            let optional = [("environment", environment), ("url", url)];
+            let optional = optional.into_iter().filter_map(|(key, it)| Some((key, it.clone()?)));
+            metadata.extend(optional.map(|(key, value)| (key.to_owned(), value)));
         }
         let details = ErrorDetails::with_error_info(error.reason(), DOMAIN, metadata);
         let message: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();

@@ -12,12 +12,12 @@ use std::{
 use oprc_cp_storage::{Change, Check, Error as StoreError, Revision, Store, Transaction};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use crate::{
     Error,
     config::Collection,
+    partition::{hash, partition},
     record::{decode, encode, escape_collection},
 };
 
@@ -55,21 +55,6 @@ pub(crate) struct Ownership {
     is_complete: AtomicBool,
     /// How often this node has become an owner.
     gained: watch::Sender<u64>,
-}
-
-fn hash(parts: &[&str]) -> u64 {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part);
-        hash.update([0]);
-    }
-    let digest = hash.finalize();
-    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// The partition of an object.
-pub(crate) fn partition(id: &str, count: u32) -> u32 {
-    u32::try_from(hash(&[id]) % u64::from(count.max(1))).unwrap_or_default()
 }
 
 fn partition_key(collection: &str, partition: u32) -> String {

@@ -104,8 +104,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         None => None,
     };
     if object::is_meant(&command, &units) {
-        let unit = deployed_unit::only(units)?;
-        return object::invoke(&command, &client, &context, &unit, data).await;
+        return object::invoke(&command, &client, &context, units, data).await;
     }
     let unit = deployed_unit::any_running(units)?;
     let (package, version, unit) = (unit.package, unit.version, &unit.status);

@@ -47,6 +47,16 @@ impl GridArgs {
         self.open_unit(&unit, connection).await
     }
 
+    /// The grid for calls of single objects: of any member of the deployment, or else of the only unit.
+    pub(crate) async fn open_for_objects(&self, connection: &ConnectionArgs) -> Result<Grid> {
+        if let Some(grid) = self.direct()? {
+            return Ok(grid);
+        }
+        let units = deployed_unit::find(&connection.client().await?, self.selector()).await?;
+        let context = connection.resolve()?;
+        Grid::of_members(&self.deployment, units, &self.access, &context, self.timeout).await
+    }
+
     /// The grid at `--grid-url`.
     pub(crate) fn direct(&self) -> Result<Option<Grid>> {
         let at = |url: &String| Grid::at(&self.deployment, url, self.timeout);
@@ -65,12 +75,15 @@ impl GridArgs {
 
     /// The unit that the arguments select.
     pub(crate) async fn unit(&self, client: &Client) -> Result<DeployedUnit> {
-        let selector = UnitSelector {
+        Ok(deployed_unit::only(deployed_unit::find(client, self.selector()).await?)?)
+    }
+
+    fn selector(&self) -> UnitSelector<'_> {
+        UnitSelector {
             name: &self.deployment,
             class: self.class.as_deref(),
             cluster: self.cluster.as_deref(),
             environment: self.environment.as_deref(),
-        };
-        Ok(deployed_unit::only(deployed_unit::find(client, selector).await?)?)
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{
@@ -28,13 +28,13 @@ pub(crate) use self::{
     lines::{Lines, parse_json},
 };
 use self::{
-    problem::GridProblem,
+    problem::{GridProblem, MemberPlace},
     transport::{GridBody, ServiceRef, Transport},
 };
 use crate::{
     client::{escape, read_body},
     contexts::Context,
-    deployed_unit::DeployedUnit,
+    deployed_unit::{DeployedUnit, any_member},
     error::CliError,
     kube::{KubeArgs, connect_without_retries},
     output::{duration, note},
@@ -100,6 +100,13 @@ pub(crate) struct Grid {
     collection: Option<String>,
     timeout: Duration,
     singleton: bool,
+    other_members: Option<OtherMembers>,
+}
+
+/// The units that have other objects of the class, and how they are reached.
+struct OtherMembers {
+    units: Vec<DeployedUnit>,
+    context: Context,
 }
 
 impl Grid {
@@ -116,14 +123,51 @@ impl Grid {
         let base = proxy_base(&service.namespace, &service.name, service.port);
         let transport = Transport::Proxied { cluster, base, service };
         let (name, singleton) = (name.to_owned(), unit.is_singleton());
-        Ok(Self { transport, name, collection: None, timeout: limit, singleton })
+        Ok(Self {
+            transport,
+            name,
+            collection: None,
+            timeout: limit,
+            singleton,
+            other_members: None,
+        })
+    }
+
+    /// The grid of any of the units that divide the objects of a class among them, or of the only unit.
+    /// Calls of objects elsewhere are sent to their grids, unless the cluster is given by a kubeconfig.
+    pub(crate) async fn of_members(
+        name: &str,
+        units: Vec<DeployedUnit>,
+        access: &KubeArgs,
+        context: &Context,
+        limit: Duration,
+    ) -> Result<Self> {
+        let first = any_member(units.clone())?;
+        let grid = Self::of_unit(name, &first, access, context, limit).await?;
+        let is_given = access.kubeconfig.is_some() || access.kube_context.is_some();
+        let context = context.clone();
+        let others = (units.len() > 1 && !is_given).then_some(OtherMembers { units, context });
+        Ok(Self { other_members: others, ..grid })
+    }
+
+    /// The grid of the member that has an object; none if it isn't known.
+    async fn member_at(&self, place: &MemberPlace) -> Result<Option<Self>> {
+        let Some(OtherMembers { units, context }) = &self.other_members else { return Ok(None) };
+        let is_there = |it: &&DeployedUnit| {
+            it.status.cluster == place.cluster && it.status.environment == place.environment
+        };
+        let Some(unit) = units.iter().find(is_there) else { return Ok(None) };
+        let access = KubeArgs::default();
+        let grid = Self::of_unit(&self.name, unit, &access, context, self.timeout).await?;
+        Ok(Some(grid))
     }
 
     /// A grid that can be reached directly.
     pub(crate) fn at(name: &str, url: &str, limit: Duration) -> Result<Self> {
         let transport = Transport::direct(url)?;
         let name = name.to_owned();
-        Ok(Self { transport, name, collection: None, timeout: limit, singleton: false })
+        let (collection, singleton, other_members) = (None, false, None);
+        Ok(Self { transport, name, collection, timeout: limit, singleton, other_members })
     }
 
     pub(crate) fn with_collection(self, collection: Option<String>) -> Self {
@@ -178,8 +222,24 @@ impl Grid {
         Ok(parse_json(&self.send(&GridRequest::get(path)).await?.into_body())?)
     }
 
-    /// Sends a request until it succeeds or can't succeed any more, and reads the response.
+    /// Sends a request until it succeeds or can't succeed any more, and reads the response. If another
+    /// member has the object, the request is sent to its grid.
     pub(crate) async fn send(&self, request: &GridRequest) -> Result<Response<Bytes>> {
+        let mut answer = self.send_here(request).await?;
+        if let Err(problem) = &answer
+            && let Some(place) = &problem.member
+            && let Some(other) =
+                self.member_at(place).await.with_context(|| problem.summary().to_owned())?
+        {
+            answer = other.send_here(request).await?;
+        }
+        answer.map_err(|problem| problem.into_error(&self.name).into())
+    }
+
+    async fn send_here(
+        &self,
+        request: &GridRequest,
+    ) -> Result<Result<Response<Bytes>, GridProblem>> {
         let deadline = Instant::now() + self.timeout;
         let mut delay = RETRY_DELAY.0;
         let mut waiting = false;
@@ -187,13 +247,13 @@ impl Grid {
             let left = deadline.saturating_duration_since(Instant::now());
             let attempt = timeout(left, self.attempt(request)).await;
             let problem = match attempt.map_err(|_| self.timed_out())?? {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(Ok(response)),
                 Err(problem) => problem,
             };
             let again = problem.is_transient()
                 || (problem.is_ambiguous() && request.retry == Retry::Idempotent);
             if !again || Instant::now() + delay >= deadline {
-                bail!(problem.into_error(&self.name));
+                return Ok(Err(problem));
             }
             if !waiting {
                 note(&format!("waiting for the data grid: {}", problem.summary()));

@@ -16,6 +16,16 @@ pub(super) struct GridProblem {
     /// Empty if the data grid didn't respond.
     pub(super) reason: String,
     detail: String,
+    /// Where the object is, if another member of the deployment has it.
+    pub(super) member: Option<MemberPlace>,
+}
+
+/// The place of a member of a deployment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MemberPlace {
+    pub(super) cluster: String,
+    /// Empty: no environment.
+    pub(super) environment: String,
 }
 
 /// The fields of a problem document, or of the `Status` of an API server.
@@ -27,14 +37,18 @@ struct ProblemDocument {
     title: String,
     detail: String,
     reason: String,
+    cluster: String,
+    environment: String,
 }
 
 impl GridProblem {
     pub(super) fn parse(status: StatusCode, body: &[u8]) -> Self {
         let document: ProblemDocument = serde_json::from_slice(body).unwrap_or_default();
-        let ProblemDocument { kind, message, title, detail, reason } = document;
+        let ProblemDocument { kind, message, title, detail, reason, cluster, environment } =
+            document;
         if kind == "Status" && !message.is_empty() {
-            return Self { status, reason: String::new(), detail: sanitize(&message) };
+            let (reason, detail) = (String::new(), sanitize(&message));
+            return Self { status, reason, detail, member: None };
         }
         let detail = match (detail.as_str(), title.as_str()) {
             ("", "") => {
@@ -45,7 +59,9 @@ impl GridProblem {
             ("", title) => title.to_owned(),
             (detail, _) => detail.to_owned(),
         };
-        Self { status, reason: sanitize(&reason), detail: sanitize(&detail) }
+        let is_elsewhere = reason == "OTHER_MEMBER";
+        let member = is_elsewhere.then_some(MemberPlace { cluster, environment });
+        Self { status, reason: sanitize(&reason), detail: sanitize(&detail), member }
     }
 
     /// Whether the data grid says that the request had no effect and may succeed later.
@@ -67,7 +83,7 @@ impl GridProblem {
 
     /// `name` is what the user calls the class.
     pub(super) fn into_error(self, name: &str) -> CliError {
-        let Self { status, reason, detail } = &self;
+        let Self { status, reason, detail, .. } = &self;
         let mut text = detail.clone();
         if !reason.is_empty() {
             let _ = write!(text, " ({reason})");
@@ -91,6 +107,7 @@ impl GridProblem {
 fn hint(status: StatusCode, reason: &str) -> &'static str {
     match reason {
         "NOT_FOUND" => "create it with `oprc object put NAME`, or see `oprc object list NAME`",
+        "OTHER_MEMBER" => "omit --cluster, --env and --grid-url, or give those of this member",
         "UNKNOWN_METHOD" => "`oprc class list` and `oprc class get` show the methods of a class",
         "UNKNOWN_COLLECTION" => "`oprc grid status NAME` lists the collections",
         "INVALID_ID" | "INVALID_REQUEST" | "INVALID_HEADER" | "INVALID_IDEMPOTENCY_KEY" => {
@@ -179,6 +196,17 @@ mod tests {
         let unknown = error(409, r#"{"detail":"no","reason":"SOMETHING_NEW"}"#).to_string();
         assert!(unknown.contains("hint: `oprc grid status shop`"), "{unknown}");
         assert!(error(502, "<html>\u{1b}[2J").to_string().starts_with("502 Bad Gateway: <html>"));
+    }
+
+    #[test]
+    fn another_member_is_named_by_its_place() {
+        let parse =
+            |body: &str| GridProblem::parse(StatusCode::MISDIRECTED_REQUEST, body.as_bytes());
+        let elsewhere = parse(r#"{"detail":"d","reason":"OTHER_MEMBER","cluster":"west"}"#);
+        let place = MemberPlace { cluster: "west".to_owned(), environment: String::new() };
+        assert_eq!(elsewhere.member, Some(place));
+        assert!(elsewhere.into_error("shop").to_string().contains("hint: omit --cluster"));
+        assert_eq!(parse(r#"{"detail":"d","reason":"OTHER","cluster":"west"}"#).member, None);
     }
 
     #[test]

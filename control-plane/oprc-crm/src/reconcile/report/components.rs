@@ -4,7 +4,7 @@ use oprc_unit::truncate_message;
 
 use super::{
     super::{
-        data_protection::collection_status,
+        data_protection::collection_statuses,
         manifest::FunctionPlan,
         shapes::{self, Component},
     },
@@ -97,7 +97,7 @@ pub(super) fn odgm_status(facts: &Facts<'_>) -> Option<OdgmStatus> {
         ready: component.ready,
         service: grid.service.clone(),
         replicas: grid.replicas,
-        collections: plan.collections.iter().map(collection_status).collect(),
+        collections: collection_statuses(plan).collect(),
         reason,
         message,
     })

@@ -199,7 +199,7 @@ fn the_data_grid_knows_its_class() {
 }
 
 #[test]
-fn neither_methods_nor_the_number_of_members_restart_grid_nodes() {
+fn neither_methods_nor_members_restart_grid_nodes() {
     let template = |spec: &Value| {
         let all = objects(Profile::Full, spec);
         all.iter().find(|it| it["kind"] == "StatefulSet").unwrap()["spec"]["template"].clone()
@@ -214,6 +214,26 @@ fn neither_methods_nor_the_number_of_members_restart_grid_nodes() {
     other["functions"][1]["config"] = json!({"timeout_ms": 5});
     assert_ne!(config_map(&other), config_map(&replicated));
     assert_eq!(template(&other), template(&replicated));
+    let divided = |owners: &[i32]| {
+        let mut spec = replicated.clone();
+        let config = &mut spec["odgm_config"];
+        config["member_id"] = json!(1);
+        config["members"] =
+            json!([{"id": 1, "cluster": "a"}, {"id": 2, "cluster": "b", "url": "http://b"}]);
+        config["shard_assignments"] = json!(oprc_unit::from_model::shard_assignments(owners));
+        spec
+    };
+    let before = divided(&[1, 2, 1, 2]);
+    assert_eq!(template(&before), template(&replicated));
+    assert_eq!(template(&before), template(&divided(&[2, 2, 2, 1])));
+    let class: Value =
+        serde_json::from_str(config_map(&before)["class.json"].as_str().unwrap()).unwrap();
+    let expected = json!({
+        "member": 1,
+        "members": [{"id": 1, "cluster": "a"}, {"id": 2, "cluster": "b", "url": "http://b"}],
+        "partitions": {"Cart_data": [1, 2, 1, 2]},
+    });
+    assert_eq!(class["membership"], expected);
 }
 
 #[test]

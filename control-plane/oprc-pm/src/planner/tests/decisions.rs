@@ -186,23 +186,6 @@ fn environments_default_to_the_configured_one() {
 }
 
 #[test]
-fn members_share_the_shards() {
-    let members = "    partitionCount: 4\n    replicaCount: 2\n    members: \
-        [{id: 1, cluster: a}, {id: 2, cluster: b, maxShards: 2}, {id: 3, cluster: c}]";
-    let (package, deployment) = shop(GRID, members);
-    let all = clusters([("a", cluster()), ("b", cluster()), ("c", cluster())]);
-    let plan = planned(&package, &deployment, &all).unwrap();
-    let shards: Vec<usize> = plan
-        .units
-        .iter()
-        .map(|it| spec(it).odgm_config.unwrap().shard_assignments)
-        .map(|all| all.iter().map(|it| it.shard_ids.len()).sum())
-        .collect();
-    // Three copies, because two under consensus are less available than one.
-    assert_eq!(shards, [4, 2, 4]);
-}
-
-#[test]
 fn template_is_requested_or_hinted_by_provision() {
     let file = |form: &str, more: &str, function: &str| {
         single(&format!("{form}: {{image: i}}"), function, more)

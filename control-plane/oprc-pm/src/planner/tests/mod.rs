@@ -5,6 +5,7 @@
 mod accepted;
 mod decisions;
 mod golden;
+mod members;
 mod numbers;
 mod proof;
 mod properties;

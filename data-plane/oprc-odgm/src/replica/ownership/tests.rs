@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::config::{Persistence, ShardType};
 
@@ -74,11 +72,4 @@ fn partitions_move_only_to_or_from_the_changed_node() {
     }
     assert!(counts.values().all(|count| (130..270).contains(count)), "{counts:?}");
     assert_eq!(home("p/c/0", &[]), None);
-}
-
-proptest! {
-    #[test]
-    fn a_partition_is_one_of_the_collections(id in "[^/]{1,50}", count in 1u32..4096) {
-        prop_assert!(partition(&id, count) < count);
-    }
 }

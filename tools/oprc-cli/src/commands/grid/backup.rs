@@ -48,6 +48,10 @@ pub(crate) struct RestoreArgs {
     grid: GridArgs,
     /// File that `oprc grid backup` wrote.
     file: PathBuf,
+    /// Restore only objects of this member of the deployment; without it, a backup with objects of other
+    /// members is refused.
+    #[arg(long)]
+    skip_others: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -194,15 +198,17 @@ fn check_file(path: &Path) -> Result<(BackupHeader, u64)> {
 }
 
 pub(super) async fn restore(command: RestoreArgs) -> Result<()> {
-    let RestoreArgs { grid, file, connection } = command;
+    let RestoreArgs { grid, file, skip_others, connection } = command;
     let about = check_file(&file)?;
     let grid = grid.open(&connection).await?;
-    let RestoreResponse { restored_before } = grid.upload("/restore", &file).await?;
+    let path = if skip_others { "/restore?others=skip" } else { "/restore" };
+    let RestoreResponse { restored_before } = grid.upload(path, &file).await?;
+    let what = if skip_others { "the objects of the member, of " } else { "" };
     let (name, about) = (grid.name(), describe(&about));
     note(&if restored_before {
-        format!("{name} was restored from this backup before, nothing was changed: {about}")
+        format!("{name} was restored from this backup before, nothing was changed: {what}{about}")
     } else {
-        format!("restored into {name}: {about}")
+        format!("restored into {name}: {what}{about}")
     });
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::{Command, bindings, headers, print_body, reject_authorization};
 use crate::{
     client::{Client, escape},
     contexts::Context,
-    deployed_unit::DeployedUnit,
+    deployed_unit::{DeployedUnit, any_member},
     error::CliError,
     grid::{Grid, GridRequest, IDEMPOTENCY_KEY, Retry, new_idempotency_key},
     output::note,
@@ -35,7 +35,7 @@ pub(super) async fn invoke(
     command: &Command,
     client: &Client,
     context: &Context,
-    unit: &DeployedUnit,
+    units: Vec<DeployedUnit>,
     arguments: Option<String>,
 ) -> Result<()> {
     let Command { deployment: name, collection, access, timeout, .. } = command;
@@ -48,9 +48,9 @@ pub(super) async fn invoke(
     }
     let method = match &command.function {
         Some(method) => method.clone(),
-        None => default_method(client, unit).await?,
+        None => default_method(client, &any_member(units.clone())?).await?,
     };
-    let grid = Grid::of_unit(name, unit, access, context, *timeout).await?;
+    let grid = Grid::of_members(name, units, access, context, *timeout).await?;
     let grid = grid.with_collection(collection.clone());
     let id = grid.object_id(command.object.as_deref())?;
     let path = format!("{}/{}", grid.object(id), escape(&method));

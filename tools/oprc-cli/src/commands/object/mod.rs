@@ -209,7 +209,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 impl ObjectArgs {
     async fn open(&self, connection: &ConnectionArgs) -> Result<Grid> {
-        let grid = self.grid.open(connection).await?;
+        let grid = self.grid.open_for_objects(connection).await?;
         Ok(grid.with_collection(self.collection.collection.clone()))
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use oprc_unit::{
     MacroPlan, MethodPlan, OdgmPlan, TriggerPlan, ValidFunction, names,
-    spec::{Access, AccessMode, ClassReference, KeySpec, KeyType, StateType, TriggerType},
+    spec::{
+        Access, AccessMode, ClassReference, GridMember, KeySpec, KeyType, StateType, TriggerType,
+    },
 };
 use serde::Serialize;
 use serde_json::json;
@@ -37,6 +39,17 @@ struct ClassDocument<'a> {
     batch: Option<Batch>,
     max_trigger_depth: i32,
     references: BTreeMap<&'a str, Reference<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    membership: Option<Membership<'a>>,
+}
+
+/// The member of the deployment that the grid belongs to, and those that have other objects.
+#[derive(Serialize)]
+struct Membership<'a> {
+    member: i32,
+    members: &'a [GridMember],
+    /// By collection: the member of each partition.
+    partitions: BTreeMap<&'a str, &'a [i32]>,
 }
 
 #[derive(Serialize)]
@@ -166,6 +179,11 @@ fn document<'a>(
             .iter()
             .filter_map(|it| Some((it.name.as_str(), reference(context, it)?)))
             .collect(),
+        membership: plan.membership.as_ref().map(|it| Membership {
+            member: it.own,
+            members: &it.members,
+            partitions: plan.collections.iter().map(|it| (it.name.as_str(), &*it.owners)).collect(),
+        }),
     }
 }
 

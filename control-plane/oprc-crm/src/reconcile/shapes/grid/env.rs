@@ -3,10 +3,8 @@
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use oprc_models::parse_volume_size;
 use oprc_unit::{
-    OdgmPlan, Profile, names, persistence,
-    replication::store_quota,
-    shard_type,
-    spec::{AccessPattern, ShardAssignment},
+    OdgmPlan, Profile, names, persistence, replication::store_quota, shard_type,
+    spec::AccessPattern,
 };
 use serde::Serialize;
 
@@ -28,16 +26,14 @@ struct Collection<'a> {
     shard_type: &'a str,
     persistence_mode: &'a str,
     access_patterns: &'a [AccessPattern],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    shard_assignments: &'a [ShardAssignment],
 }
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The names and values don't depend on methods, triggers or the number of members: a changed
-/// template of the pods restarts them.
+/// The names and values don't depend on methods, triggers, assignments or the number of members: a
+/// changed template of the pods restarts them.
 pub(super) fn variables(context: &Context<'_>, plan: &OdgmPlan) -> Vec<EnvVar> {
     let identity = &context.class.identity;
     let collections = plan.collections.iter().map(|it| Collection {
@@ -46,7 +42,6 @@ pub(super) fn variables(context: &Context<'_>, plan: &OdgmPlan) -> Vec<EnvVar> {
         shard_type: shard_type(it.shard_type),
         persistence_mode: persistence(it.persistence),
         access_patterns: &it.access_patterns,
-        shard_assignments: &it.assignments,
     });
     let names: Vec<&str> = plan.collections.iter().map(|it| it.name.as_str()).collect();
     let field = |name: &str, path: &str| EnvVar {

@@ -241,7 +241,9 @@ impl<'a> Operated<'a> {
     async fn update_without_node(&self) {
         let first = format!("{GRID}-0");
         let etcd = children(self.process(&first));
-        etcd.iter().for_each(|it| kill_process(*it, Signal::STOP).unwrap());
+        for it in &etcd {
+            kill_process(*it, Signal::STOP).unwrap();
+        }
         let is_missing = |it: Option<&Pod>| it.is_some_and(|it| !is_ready(it));
         let what = "the node to be unready";
         wait_for(&self.pods(), &first, what, AVAILABLE_TIMEOUT, is_missing).await.unwrap();

@@ -59,7 +59,8 @@ async fn grid(member: i32) -> Grid {
 }
 
 async fn send(grid: &Grid, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let routes = router(grid.clone(), Access::Internal).merge(backup::router(grid.clone()));
+    let routes = router(grid.clone(), Access::Internal)
+        .merge(backup::router(grid.clone(), Access::Internal));
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
     let request = Request::builder().method(method).uri(path).body(body).unwrap();
     let response = routes.oneshot(request).await.unwrap();
@@ -255,7 +256,7 @@ fn id_in(class: &Class, is_own: bool) -> String {
 async fn backups_have_only_objects_of_the_member() {
     let (grid, own) = divided().await;
     let request = Request::post("/backup").body(Body::empty()).unwrap();
-    let response = backup::router(grid).oneshot(request).await.unwrap();
+    let response = backup::router(grid, Access::Internal).oneshot(request).await.unwrap();
     let backup = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let text = String::from_utf8(backup.to_vec()).unwrap();
     let found = text.lines().filter_map(|it| Some(it.split_once("\"o/c/")?.1.split_once('"')?.0));
@@ -264,7 +265,7 @@ async fn backups_have_only_objects_of_the_member() {
         let grid = self::grid(member).await;
         let request =
             Request::post(format!("/restore{query}")).body(Body::from(text.clone())).unwrap();
-        let response = backup::router(grid).oneshot(request).await.unwrap();
+        let response = backup::router(grid, Access::Internal).oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -272,7 +273,7 @@ async fn backups_have_only_objects_of_the_member() {
     assert_eq!(restore(1, "").await.0, 200);
     let (status, problem) = restore(2, "").await;
     assert!(status == 400 && problem.contains("belongs to member 1"), "{status} {problem}");
-    let skipped = json!({"records": 0, "skipped": own.len()}).to_string();
+    let skipped = json!({"records": 0, "skipped": own.len(), "restoredBefore": false}).to_string();
     assert_eq!(restore(2, "?others=skip").await, (200, skipped));
     assert_eq!(restore(2, "?others=x").await.0, 400);
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod data_grid;
+mod members;
 mod validation;
 
 use serde_json::{Value, json};

@@ -136,9 +136,8 @@ fn ranges(numbers: impl Iterator<Item = usize>) -> String {
             _ => ranges.push((number, number)),
         }
     }
-    let range = |(first, last)| match first == last {
-        true => format!("{first}"),
-        false => format!("{first}-{last}"),
+    let range = |(first, last)| {
+        if first == last { format!("{first}") } else { format!("{first}-{last}") }
     };
     let text = ranges.into_iter().map(range).collect::<Vec<_>>().join(",");
     if text.len() > MAX_RANGES {

@@ -100,9 +100,10 @@ fn divide(
         let parts = it.partition_count.unwrap_or(partitions);
         let set = if it.assignments.is_empty() { assignments } else { &it.assignments };
         let differs = parts != partitions || !it.assignments.is_empty();
-        by_collection.push(match differs {
-            true => Some(owners(parts, set, Some(it.name.as_str()), findings)?),
-            false => None,
+        by_collection.push(if differs {
+            Some(owners(parts, set, Some(it.name.as_str()), findings)?)
+        } else {
+            None
         });
     }
     let membership = Membership { members: grids, owners: default, by_collection };

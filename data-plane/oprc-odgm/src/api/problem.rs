@@ -31,11 +31,15 @@ struct Extensions {
     step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'static str>,
-    /// The member that has the object, and where it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    member: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<String>,
+    #[serde(flatten)]
+    place: Option<Box<MemberPlace>>,
+}
+
+/// The member that has the object, and where it is.
+#[derive(Debug, Serialize)]
+struct MemberPlace {
+    member: i32,
+    cluster: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     environment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,9 +121,9 @@ impl From<Error> for Problem {
         match error {
             Error::InvalidState { problems } => problem.extensions.problems = problems,
             Error::OtherMember(other) => {
-                let Member { id, cluster, environment, url } = other.member;
-                (problem.extensions.member, problem.extensions.cluster) = (Some(id), Some(cluster));
-                (problem.extensions.environment, problem.extensions.url) = (environment, url);
+                let Member { id: member, cluster, environment, url } = other.member;
+                let place = MemberPlace { member, cluster, environment, url };
+                problem.extensions.place = Some(Box::new(place));
             }
             Error::StepFailed { step, error } => {
                 problem.extensions.step = Some(step);

@@ -109,10 +109,8 @@ pub(super) async fn restore(
                 let reason = format!("has {expected} records, but there were {found}");
                 return Err(invalid(lines.number, &reason));
             }
-            let mut body = json!({"records": records, "skipped": skipped});
-            if restoration.finish().await? == Finished::Before {
-                body["restoredBefore"] = true.into();
-            }
+            let before = restoration.finish().await? == Finished::Before;
+            let body = json!({"records": records, "skipped": skipped, "restoredBefore": before});
             return Ok((StatusCode::OK, Json(body)).into_response());
         }
         let record: BackupRecord = parse(lines.number, &text)?;

@@ -19,7 +19,7 @@ fn pods(nodes: &str) -> Vec<Option<GridPod>> {
     let pod = |it: char| {
         let revision = Some(it.to_ascii_lowercase().to_string());
         let (ready, has_problem) = (it.is_ascii_uppercase(), it == 'b');
-        (it != '-').then(|| GridPod { ready, revision, has_problem })
+        (it != '-').then_some(GridPod { ready, revision, has_problem })
     };
     nodes.chars().map(pod).collect()
 }

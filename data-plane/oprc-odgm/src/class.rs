@@ -14,11 +14,11 @@ use serde_json::Value;
 pub use self::{
     key_spec::{KeySpec, KeyType, State},
     macro_spec::{Flow, MacroSpec, MacroStep, ValueRef, Values},
-    membership::{Member, Membership},
+    membership::Membership,
     method::{Access, Method},
     trigger::{Batch, Cause, ChangeKind, Trigger, TriggerType},
 };
-use crate::{Error, error::OtherMember};
+use crate::{Error, member::OtherMember};
 
 /// An object's state has at most this many bytes as JSON. With arguments, result and events it fits
 /// into a transaction of the store.

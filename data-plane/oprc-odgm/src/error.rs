@@ -1,12 +1,10 @@
 //! Failures of calls to the grid.
 
-use std::fmt;
-
 use oprc_cp_storage::Error as StoreError;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    class::Member,
+    member::OtherMember,
     static_text::{self, StaticText},
 };
 
@@ -191,24 +189,6 @@ impl Error {
             Self::StepFailed { error, .. } => error.is_transient(),
             _ => false,
         }
-    }
-}
-
-/// An object, and the member that has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherMember {
-    pub id: String,
-    pub member: Member,
-}
-
-impl fmt::Display for OtherMember {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, member: Member { id: member, cluster, environment, url } } = self;
-        write!(formatter, "the object {id:?} belongs to member {member} in cluster {cluster}")?;
-        if let Some(environment) = environment {
-            write!(formatter, ", environment {environment}")?;
-        }
-        url.as_ref().map_or(Ok(()), |url| write!(formatter, ", at {url}"))
     }
 }
 

@@ -24,6 +24,7 @@ mod header_list;
 mod http_client;
 mod invocation;
 mod macros;
+mod member;
 #[cfg(test)]
 mod member_tests;
 mod method_call;

@@ -7,7 +7,7 @@ use oprc_models::{
 
 use super::{
     Identity, ValidFunction,
-    membership::{self, MembershipPlan},
+    membership::{self, DividedCollection, MembershipPlan},
     methods::{self, MacroPlan, MethodPlan, Resolved, TriggerPlan},
     schema_limits,
     violations::Violations,
@@ -140,7 +140,12 @@ pub(super) fn plan(
     check(violations, &config, engine);
     check_engine(violations, &config, spec.state.as_ref(), copies);
     let mut collections = collections(violations, &class, &defaults);
-    let membership = membership::resolve(violations, &config, &mut collections);
+    let divided = collections.iter_mut().map(|it| DividedCollection {
+        name: &it.name,
+        partitions: it.partitions,
+        owners: &mut it.owners,
+    });
+    let membership = membership::resolve(violations, &config, divided.collect());
     check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
     let filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use oprc_models::limits;
 
-use super::{grid::CollectionPlan, violations::Violations};
+use super::violations::Violations;
 use crate::spec::{Collection, GridMember, OdgmConfig, ShardAssignment};
 
 /// The members of a deployment, as the data grid of one of them knows them.
@@ -59,11 +59,19 @@ fn list(members: &BTreeSet<i32>) -> String {
     members.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// A collection whose partitions are divided among members.
+pub(super) struct DividedCollection<'a> {
+    pub(super) name: &'a str,
+    pub(super) partitions: i32,
+    /// Set by [`resolve`]: the member of each partition.
+    pub(super) owners: &'a mut Vec<i32>,
+}
+
 /// Resolves the members and the owners of partitions. None if the grid serves all objects.
 pub(super) fn resolve(
     violations: &mut Violations,
     config: &OdgmConfig,
-    collections: &mut [CollectionPlan],
+    collections: Vec<DividedCollection<'_>>,
 ) -> Option<MembershipPlan> {
     let Some(own) = config.member_id else {
         if !config.members.is_empty() {
@@ -80,7 +88,7 @@ pub(super) fn resolve(
         violations.add("odgm_config.member_id", message);
         return None;
     }
-    let count = |it: &CollectionPlan| usize::try_from(it.partitions).unwrap_or_default();
+    let count = |it: &DividedCollection<'_>| usize::try_from(it.partitions).unwrap_or_default();
     let total = collections.iter().map(count).fold(0, usize::saturating_add);
     if total > limits::DIVIDED_PARTITIONS {
         let max = limits::DIVIDED_PARTITIONS;
@@ -91,9 +99,9 @@ pub(super) fn resolve(
         return None;
     }
     for collection in collections {
-        let (field, assignments) = assignments_of(config, &collection.name);
+        let (field, assignments) = assignments_of(config, collection.name);
         match partition_owners(assignments, collection.partitions, &ids) {
-            Ok(owners) => collection.owners = owners,
+            Ok(owners) => *collection.owners = owners,
             Err(why) => violations.add(field, format!("collection {:?}: {why}", collection.name)),
         }
     }

@@ -6,6 +6,7 @@ mod enforcement;
 mod facts;
 mod findings;
 mod members;
+mod membership;
 mod replicas;
 mod scale;
 mod shards;

@@ -14,7 +14,7 @@ use super::{
     Request,
     capacity::Load,
     findings::Findings,
-    members::Membership,
+    membership::Membership,
     replicas, scale,
     targets::{Place, reason},
     template, unit_id,

@@ -9,7 +9,7 @@ use axum::{
 use problem_details::ProblemDetails;
 use serde::Serialize;
 
-use crate::{Error, class::Member};
+use crate::{Error, member::Member};
 
 #[derive(Debug)]
 pub(crate) struct Problem {

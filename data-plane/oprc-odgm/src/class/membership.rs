@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::partition::partition;
+use crate::{member::Member, partition::partition};
 
 /// The members that divide the partitions of the class among them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -15,18 +15,6 @@ pub struct Membership {
     pub members: Vec<Member>,
     /// By collection: the member of each partition.
     pub partitions: BTreeMap<String, Vec<i32>>,
-}
-
-/// A data grid with a part of the objects of the class.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    pub id: i32,
-    pub cluster: String,
-    #[serde(default)]
-    pub environment: Option<String>,
-    /// Its URL for clients elsewhere, if one is configured.
-    #[serde(default)]
-    pub url: Option<String>,
 }
 
 impl Membership {

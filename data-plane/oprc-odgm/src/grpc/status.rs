@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::{Error, class::Member};
+use crate::{Error, member::Member};
 
 /// The domain of `ErrorInfo`.
 const DOMAIN: &str = "oaas.io";

@@ -27,16 +27,18 @@ impl Division<'_> {
         let all = self.members.iter().find(|it| it.all_partitions).map(|it| it.id);
         let mut loads: Vec<Load<'_>> =
             self.members.iter().map(|member| Load { member, shards: 0 }).collect();
-        let fixed: Vec<Option<i32>> = (0..self.partitions)
+        let mut fixed: Vec<Option<i32>> = (0..self.partitions)
             .map(|shard| {
-                if let Some(id) = self.set.get(&shard).copied().or(all) {
-                    return Some(take(loads.iter_mut().find(|it| it.member.id == id)?));
-                }
-                let current = *self.current.get(&shard)?;
-                let load = loads.iter_mut().find(|it| it.member.id == current);
-                load.filter(|it| it.has_room(it.shards)).map(take)
+                let id = self.set.get(&shard).copied().or(all)?;
+                loads.iter_mut().find(|it| it.member.id == id).map(take)
             })
             .collect();
+        // Only what the deployment doesn't set stays, as far as there is room for it.
+        for (shard, owner) in (0..).zip(&mut fixed).filter(|(_, owner)| owner.is_none()) {
+            let Some(current) = self.current.get(&shard) else { continue };
+            let load = loads.iter_mut().find(|it| it.member.id == *current);
+            *owner = load.filter(|it| it.has_room(it.shards)).map(take);
+        }
         let mut owners = Vec::with_capacity(fixed.len());
         for (shard, owner) in fixed.into_iter().enumerate() {
             let owner = owner.or_else(|| {
@@ -193,6 +195,15 @@ mod tests {
             let mut findings = Findings::default();
             division.owners(&mut findings).ok_or(findings)
         }
+    }
+
+    #[test]
+    fn set_partitions_come_before_current_ones() {
+        let limited = |id| Member { id, max_shards: Some(2), ..Member::default() };
+        let members = vec![Member { id: 1, ..Member::default() }, limited(2)];
+        let (set, current) = (BTreeMap::from([(3, 2)]), BTreeMap::from([(0, 2), (1, 2), (2, 1)]));
+        let case = Case { members, partitions: 4, set, current };
+        assert_eq!(case.owners().ok(), Some(vec![2, 1, 1, 2]));
     }
 
     proptest! {

@@ -171,11 +171,16 @@ fn parse(status: StatusCode, body: &[u8]) -> Result<Reply, Error> {
     }
     let invalid = |error: serde_json::Error| Error::InvalidResponse(error.to_string());
     // A struct would also be read from a list.
-    let reply: State = serde_json::from_slice(body).map_err(invalid)?;
-    let reply: Reply = serde_json::from_value(reply.into()).map_err(invalid)?;
-    let bytes = serde_json::to_vec(&reply.result).map_or(0, |it| it.len());
-    if bytes > MAX_RESULT_BYTES {
-        return Err(Error::TooLarge { what: "the result", bytes, limit: MAX_RESULT_BYTES });
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::InvalidResponse("it is a list, expected an object".to_owned()));
+    }
+    let reply: Reply = serde_json::from_slice(body).map_err(invalid)?;
+    // A part isn't longer than the whole.
+    if body.len() > MAX_RESULT_BYTES {
+        let bytes = serde_json::to_vec(&reply.result).map_or(0, |it| it.len());
+        if bytes > MAX_RESULT_BYTES {
+            return Err(Error::TooLarge { what: "the result", bytes, limit: MAX_RESULT_BYTES });
+        }
     }
     Ok(reply)
 }

@@ -100,8 +100,7 @@ impl CallOrigin {
     }
 
     pub fn contains(&self, object_key: &str) -> bool {
-        let mark = Self::mark(object_key);
-        self.chain.contains(&mark)
+        !self.chain.is_empty() && self.chain.contains(&Self::mark(object_key))
     }
 
     /// The origin of nested calls of a call of an object, which must end until it expires.

@@ -1,11 +1,13 @@
 //! The redb back end: a store in a file.
 //!
-//! Reads run on a pool of threads. Writes queue for one thread, which commits all queued ones
-//! together, because syncing the disk takes most of the time: see [`writer`].
+//! Reads run on a pool of threads; those of single entries are combined: see [`reader`]. Writes queue
+//! for one thread, which commits all queued ones together, because syncing the disk takes most of the
+//! time: see [`writer`].
 
 mod file;
 mod lock;
 mod read;
+mod reader;
 mod tables;
 mod writer;
 
@@ -24,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::spawn_blocking,
-    time::timeout,
+    time::{error::Elapsed, timeout},
 };
 
 use crate::{
@@ -32,6 +34,7 @@ use crate::{
     Watch, history::History, local_owners::LocalOwners,
 };
 use file::File;
+use reader::Readers;
 use writer::Job;
 
 /// Bounds the threads that a hanging disk can block.
@@ -69,6 +72,7 @@ struct Shared {
     history: History,
     owners: LocalOwners,
     reads: Arc<Semaphore>,
+    readers: Readers,
 }
 
 impl Redb {
@@ -84,7 +88,7 @@ impl Redb {
     fn start(file: File, deadline: Duration) -> Result<Self> {
         let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_READS as usize));
         let (history, owners) = (History::default(), LocalOwners::default());
-        let shared = Arc::new(Shared { file, history, owners, reads });
+        let shared = Arc::new(Shared { file, history, owners, reads, readers: Readers::default() });
         shared.file.database(&shared.history)?;
         let (jobs, waiting) = mpsc::channel(MAX_QUEUED_WRITES);
         let own = shared.clone();
@@ -99,7 +103,6 @@ impl Redb {
         &self,
         read: impl FnOnce(&redb::Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T> {
-        let late = |_| Error::unavailable("reading the file timed out");
         let work = async {
             let permit = self.shared.reads.clone().acquire_owned().await;
             let permit = permit.map_err(|_| closed())?;
@@ -118,13 +121,13 @@ impl Redb {
 #[async_trait]
 impl Backend for Redb {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
-        let key = key.to_owned();
-        self.read(|database| read::get(database, key)).await
+        let entries = self.get_many(&[key.to_owned()]).await?;
+        Ok(entries.into_iter().next().flatten())
     }
 
     async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Entry>>> {
-        let keys = keys.to_vec();
-        self.read(|database| read::get_many(database, keys)).await
+        let read = self.shared.readers.get(&self.shared, keys.to_vec());
+        timeout(self.deadline, read).await.map_err(late)?
     }
 
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
@@ -169,6 +172,7 @@ impl Backend for Redb {
     }
 
     async fn close(&self) {
+        self.shared.readers.close().await;
         // Reads in progress keep the file open. An error means that the store is already closed.
         let permits = self.shared.reads.acquire_many(MAX_CONCURRENT_READS).await;
         self.shared.reads.close();
@@ -185,6 +189,10 @@ impl Backend for Redb {
             let _ = spawn_blocking(join).await;
         }
     }
+}
+
+fn late(_: Elapsed) -> Error {
+    Error::unavailable("reading the file timed out")
 }
 
 fn closed() -> Error {

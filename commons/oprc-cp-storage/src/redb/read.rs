@@ -10,22 +10,17 @@ use tokio::task::spawn_blocking;
 use super::tables::{ABOUT, ENTRIES, revision};
 use crate::{Entry, Error, Page, Result as StoreResult, Revision, key, snapshot::ReadSnapshot};
 
-pub(super) fn get(database: &Database, key: String) -> Result<Option<Entry>, redb::Error> {
-    let entries = database.begin_read()?.open_table(ENTRIES)?;
-    let found = entries.get(key.as_str())?;
-    Ok(found.map(|found| entry(key, found.value())))
-}
-
+/// The entries of several readers, which share a snapshot.
 pub(super) fn get_many(
     database: &Database,
-    keys: Vec<String>,
-) -> Result<Vec<Option<Entry>>, redb::Error> {
+    readers: Vec<Vec<String>>,
+) -> Result<Vec<Vec<Option<Entry>>>, redb::Error> {
     let entries = database.begin_read()?.open_table(ENTRIES)?;
     let get = |key: String| {
         let found = entries.get(key.as_str())?;
         Ok(found.map(|found| entry(key, found.value())))
     };
-    keys.into_iter().map(get).collect()
+    readers.into_iter().map(|keys| keys.into_iter().map(get).collect()).collect()
 }
 
 pub(super) fn range(

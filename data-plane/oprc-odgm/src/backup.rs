@@ -45,6 +45,9 @@ pub(crate) struct BackupHeader {
     backup: u32,
     class: String,
     collections: Vec<String>,
+    /// Of the store: with the revision, it identifies the backup.
+    #[serde(default)]
+    epoch: u32,
     revision: u64,
 }
 
@@ -107,6 +110,7 @@ async fn backup(Shared(api): Shared<BackupApi>) -> Result<Response, Problem> {
         backup: FORMAT,
         class: class.name.clone(),
         collections: class.collections.clone(),
+        epoch: grid.epoch(),
         revision: snapshot.revision().0,
     };
     let mut prefixes = PREFIXES.iter();
@@ -143,9 +147,10 @@ async fn next_page(mut position: Position) -> Result<(Bytes, Option<Position>), 
     let page = position.snapshot.range(prefix, position.after.as_deref(), PAGE).await?;
     let mut lines = Vec::new();
     for entry in &page.entries {
-        // Objects that other members have got since are theirs.
-        if check_record_member(&position.class, &entry.key).is_err() {
-            continue;
+        match check_record_member(&position.class, &entry.key) {
+            // Objects that other members have got since are theirs.
+            Err(Error::OtherMember(_)) => continue,
+            checked => checked?,
         }
         let Some(value) = backed_up(prefix, &entry.key, &entry.value)? else { continue };
         let record = BackupRecord { key: entry.key.clone(), value };

@@ -130,7 +130,7 @@ impl Class {
 
     /// Whether this grid has the object, if it exists.
     pub fn has_object(&self, collection: &str, id: &str) -> bool {
-        self.check_member(collection, id).is_ok()
+        !matches!(self.check_member(collection, id), Err(Error::OtherMember(_)))
     }
 
     /// A method that a caller may call.

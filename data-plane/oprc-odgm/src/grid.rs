@@ -150,6 +150,11 @@ impl Grid {
         Self { tokens: Arc::new(tokens), ..self }
     }
 
+    /// Identifies the store of this grid.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// Identifies a version of an object among all that any store of this grid has had.
     pub fn etag(&self, version: u64) -> String {
         format!("\"{:08x}-{version}\"", self.epoch)

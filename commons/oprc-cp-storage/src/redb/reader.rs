@@ -10,12 +10,14 @@ use tokio::{
 };
 
 use super::{Shared, closed, read};
-use crate::{Entry, Result};
+use crate::{Entry, Error, Result};
 
 /// Threads that read at once. A slow disk serves several requests faster than one after the other.
 const MAX_READERS: u32 = 8;
 /// Bounds how long a caller waits for those before it.
 const MAX_BATCH: usize = 32;
+/// Bounds the reads that wait for a hanging disk.
+const MAX_WAITING: usize = 1024;
 
 type Entries = Vec<Option<Entry>>;
 
@@ -24,9 +26,32 @@ struct Job {
     reply: oneshot::Sender<Result<Entries>>,
 }
 
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    is_closed: bool,
+}
+
+impl Queue {
+    fn push(&mut self, job: Job) -> Result<()> {
+        if self.is_closed {
+            return Err(closed());
+        }
+        if self.jobs.len() >= MAX_WAITING {
+            // The callers of the others have given up.
+            self.jobs.retain(|it| !it.reply.is_closed());
+        }
+        if self.jobs.len() >= MAX_WAITING {
+            return Err(Error::unavailable("too many reads are queued"));
+        }
+        self.jobs.push(job);
+        Ok(())
+    }
+}
+
 pub(super) struct Readers {
-    waiting: Mutex<Vec<Job>>,
-    /// One for each reader that runs. Taken and returned under the lock of `waiting`, so that no job is
+    queue: Mutex<Queue>,
+    /// One for each reader that runs. Taken and returned under the lock of the queue, so that no job is
     /// left without a reader.
     permits: Arc<Semaphore>,
 }
@@ -34,7 +59,7 @@ pub(super) struct Readers {
 impl Default for Readers {
     fn default() -> Self {
         let permits = Arc::new(Semaphore::new(MAX_READERS as usize));
-        Self { waiting: Mutex::default(), permits }
+        Self { queue: Mutex::default(), permits }
     }
 }
 
@@ -43,14 +68,11 @@ impl Readers {
     pub(super) async fn get(&self, shared: &Arc<Shared>, keys: Vec<String>) -> Result<Entries> {
         let (reply, result) = oneshot::channel();
         {
-            let mut waiting = self.waiting.lock();
-            if self.permits.is_closed() {
-                return Err(closed());
-            }
-            waiting.push(Job { keys, reply });
+            let mut queue = self.queue.lock();
+            queue.push(Job { keys, reply })?;
             let running = MAX_READERS as usize - self.permits.available_permits();
             // A reader that runs takes the next jobs soon.
-            if waiting.len() > running
+            if queue.jobs.len() > running
                 && let Ok(permit) = self.permits.clone().try_acquire_owned()
             {
                 let shared = shared.clone();
@@ -64,9 +86,9 @@ impl Readers {
     fn run(&self, shared: &Shared, permit: OwnedSemaphorePermit) {
         loop {
             let batch = {
-                let mut waiting = self.waiting.lock();
-                let count = waiting.len().min(MAX_BATCH);
-                let batch: Vec<_> = waiting.drain(..count).collect();
+                let mut queue = self.queue.lock();
+                let count = queue.jobs.len().min(MAX_BATCH);
+                let batch: Vec<_> = queue.jobs.drain(..count).collect();
                 if batch.is_empty() {
                     drop(permit);
                     return;
@@ -77,13 +99,11 @@ impl Readers {
         }
     }
 
-    /// Waits for reads in progress; later ones fail.
+    /// Waits for reads that have begun; later ones fail.
     pub(super) async fn close(&self) {
-        let permits = self.permits.acquire_many(MAX_READERS).await;
-        self.permits.close();
-        drop(permits);
-        // Their callers get an error.
-        self.waiting.lock().clear();
+        self.queue.lock().is_closed = true;
+        // The readers end when no job waits. The permits are never closed.
+        let _ = self.permits.acquire_many(MAX_READERS).await;
     }
 }
 
@@ -105,5 +125,31 @@ fn answer(shared: &Shared, batch: Vec<Job>) {
                 let _ = reply.send(Err(error.clone()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> (Job, oneshot::Receiver<Result<Entries>>) {
+        let (reply, result) = oneshot::channel();
+        (Job { keys: Vec::new(), reply }, result)
+    }
+
+    #[test]
+    fn reads_that_wait_are_bounded() {
+        let mut queue = Queue::default();
+        let mut waiting = Vec::new();
+        for _ in 0..MAX_WAITING {
+            let (job, result) = job();
+            queue.push(job).unwrap();
+            waiting.push(result);
+        }
+        assert!(matches!(queue.push(job().0), Err(Error::Unavailable { .. })));
+        waiting.truncate(MAX_WAITING - 1);
+        queue.push(job().0).unwrap();
+        queue.is_closed = true;
+        assert!(queue.push(job().0).is_err());
     }
 }

@@ -51,7 +51,6 @@ fn check_collection(at: &FieldCursor<'_>, spec: &CollectionSpec, deployment: &OC
     let effective = OClassDeployment {
         members: deployment.members.clone(),
         partition_count: spec.partition_count.or(deployment.partition_count),
-        replica_count: spec.replica_count.or(deployment.replica_count),
         ..OClassDeployment::default()
     };
     placement::check_assignments(&at.field("assignments"), &effective, &spec.assignments);

@@ -74,7 +74,7 @@ pub(super) fn check_assignments(
     let mut assigned = BTreeSet::new();
     let mut load: BTreeMap<i32, usize> = BTreeMap::new();
     for (at, assignment) in at.limited(limits::ASSIGNMENTS, assignments) {
-        check_owners(&at, assignment, &members, deployment.replica_count);
+        check_owners(&at, assignment, &members);
         let shards = at.field("shardIds");
         if assignment.shard_ids.is_empty() {
             shards.add("must list at least one shard");
@@ -101,12 +101,7 @@ pub(super) fn check_assignments(
     }
 }
 
-fn check_owners(
-    at: &FieldCursor<'_>,
-    assignment: &Assignment,
-    members: &BTreeMap<i32, &Member>,
-    replica_count: Option<i32>,
-) {
+fn check_owners(at: &FieldCursor<'_>, assignment: &Assignment, members: &BTreeMap<i32, &Member>) {
     let owners = at.field("owners");
     let primary = assignment.primary.iter().map(|id| (at.field("primary"), id));
     for (at, id) in primary.chain(owners.limited(limits::OWNERS, &assignment.owners)) {
@@ -124,10 +119,5 @@ fn check_owners(
     let distinct = assignment.owners.iter().collect::<BTreeSet<_>>().len();
     if distinct < assignment.owners.len() {
         owners.add("a member is listed twice");
-    }
-    if let Some(replicas) = replica_count
-        && usize::try_from(replicas).is_ok_and(|replicas| distinct > replicas)
-    {
-        owners.add(format!("has {distinct} members, but replicaCount is {replicas}"));
     }
 }

@@ -46,7 +46,6 @@ fn rejects_invalid_fields() {
         ("[1, 2]", "[1, 3]", "assignments[0].owners[1]", 12, "the member 3 does not exist"),
         ("[0, 1]", "[0, 4]", "assignments[0].shardIds[1]", 12, "between 0 and 3"),
         ("[0, 1]", "[0, 0]", "assignments[0].shardIds[1]", 12, "assigned twice"),
-        ("replicaCount: 2", "replicaCount: 1", "assignments[0].owners", 12, "replicaCount is 1"),
         (
             "class: Cart",
             "class: Cart\noptions: {replicas: 3}",

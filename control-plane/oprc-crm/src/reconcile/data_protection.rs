@@ -124,7 +124,11 @@ fn difference(
 }
 
 fn assigned(collection: &OdgmCollectionStatus) -> String {
-    collection.member_partitions.clone().unwrap_or_else(|| "all".to_owned())
+    match collection.member_partitions.as_deref() {
+        None => "all".to_owned(),
+        Some("") => "none".to_owned(),
+        Some(partitions) => partitions.to_owned(),
+    }
 }
 
 /// Numbers as ranges, such as `0-3,7`. A long list is replaced by its digest, which shows a change, too.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{Collection, OClassDeployment, ResolvedClass};
+use oprc_models::{Collection, CollectionSpec, OClassDeployment, Persistence, ResolvedClass};
 use oprc_rest::UnitPlan;
 use oprc_unit::{
     from_model::grid_member,
@@ -78,10 +78,13 @@ fn divide(
     if grids.len() < members.len() {
         return None;
     }
-    let owners = |partitions, set, collection, findings: &mut Findings| {
+    let owners = |partitions, set, collection: Option<&CollectionSpec>, findings: &mut Findings| {
         let set = shards::by_partition(set, partitions);
-        let current = current_owners(request, class, collection, &grids, partitions);
-        Division { class: &class.key, members, partitions, set, current }.owners(findings)
+        let name = collection.map(|it| it.name.as_str());
+        let current = current_owners(request, class, name, &grids, partitions);
+        let may_lose_data = may_lose_data(request, class, collection);
+        let class = &class.key;
+        Division { class, members, partitions, set, current, may_lose_data }.owners(findings)
     };
     let default = owners(partitions, assignments, None, findings)?;
     if members.len() < 2 {
@@ -93,7 +96,7 @@ fn divide(
         let set = if it.assignments.is_empty() { assignments } else { &it.assignments };
         let differs = parts != partitions || !it.assignments.is_empty();
         by_collection.push(if differs {
-            Some(owners(parts, set, Some(it.name.as_str()), findings)?)
+            Some(owners(parts, set, Some(it), findings)?)
         } else {
             None
         });
@@ -104,14 +107,35 @@ fn divide(
     Some(membership)
 }
 
-/// The member that has each partition of a collection in the current plan.
+/// Whether objects may be lost: the deployment says so, or they don't survive their pods anyway.
+fn may_lose_data(
+    request: &Request<'_>,
+    class: &ResolvedClass,
+    collection: Option<&CollectionSpec>,
+) -> bool {
+    let odgm = request.deployment.odgm.as_ref();
+    let of_class = class.state_spec.as_ref().and_then(|it| it.persistence);
+    let is_ephemeral =
+        |it: &CollectionSpec| it.persistence.or(of_class) == Some(Persistence::Ephemeral);
+    let is_lost_anyway = match collection {
+        Some(collection) => is_ephemeral(collection),
+        None => {
+            let mut all = odgm.iter().flat_map(|it| &it.collections);
+            of_class == Some(Persistence::Ephemeral) && all.all(|Collection(it)| is_ephemeral(it))
+        }
+    };
+    is_lost_anyway || odgm.is_some_and(|it| it.allow_data_loss)
+}
+
+/// The member that has each partition of a collection in the current plan, by partition. None if its data
+/// grid doesn't belong to a member any more.
 fn current_owners(
     request: &Request<'_>,
     class: &ResolvedClass,
     collection: Option<&str>,
     members: &[GridMember],
     partitions: i32,
-) -> BTreeMap<i32, i32> {
+) -> BTreeMap<i32, Option<i32>> {
     // A member is the data grid at its place, whatever its id is.
     let at = |cluster: &str, environment: Option<&str>| {
         let is_at =
@@ -126,7 +150,7 @@ fn current_owners(
         let [only] = units.as_slice() else { return BTreeMap::new() };
         let environment = Some(only.environment.as_str()).filter(|it| !it.is_empty());
         let owner = at(&only.cluster, environment);
-        return owner.map(|id| (0..partitions).map(|it| (it, id)).collect()).unwrap_or_default();
+        return (0..partitions).map(|it| (it, owner)).collect();
     };
     let own = config.collections.iter().find_map(|it| match it {
         spec::Collection::Spec(it) if collection == Some(it.name.as_str()) => {
@@ -138,9 +162,7 @@ fn current_owners(
     for assignment in own.unwrap_or(&config.shard_assignments) {
         let owner = config.members.iter().find(|it| assignment.owners.first() == Some(&it.id));
         let owner = owner.and_then(|it| at(&it.cluster, it.environment.as_deref()));
-        owners.extend(
-            owner.into_iter().flat_map(|id| assignment.shard_ids.iter().map(move |it| (*it, id))),
-        );
+        owners.extend(assignment.shard_ids.iter().map(|it| (*it, owner)));
     }
     owners
 }
@@ -150,8 +172,7 @@ fn warn_of_idle_members(class: &ResolvedClass, membership: &Membership, findings
     let all = || by_collection.iter().flatten().chain([owners]);
     for member in members.iter().filter(|it| !all().any(|owners| owners.contains(&it.id))) {
         findings.warn(format!(
-            "{}: member {} has no partition, and serves no object; set assignments, because \
-             partitions stay at their members otherwise",
+            "{}: member {} has no partition, and serves no object",
             class.key, member.id
         ));
     }

@@ -13,8 +13,10 @@ pub(super) struct Division<'a> {
     pub(super) partitions: i32,
     /// Members by partition, as the deployment sets them.
     pub(super) set: BTreeMap<i32, i32>,
-    /// Members by partition, as the current plan has them.
-    pub(super) current: BTreeMap<i32, i32>,
+    /// Members by partition, as the current plan has them; none if the data grid isn't one's any more.
+    pub(super) current: BTreeMap<i32, Option<i32>>,
+    /// Whether partitions may get another member, although their objects stay where they are.
+    pub(super) may_lose_data: bool,
 }
 
 impl Division<'_> {
@@ -35,8 +37,8 @@ impl Division<'_> {
             .collect();
         // Only what the deployment doesn't set stays, as far as there is room for it.
         for (shard, owner) in (0..).zip(&mut fixed).filter(|(_, owner)| owner.is_none()) {
-            let Some(current) = self.current.get(&shard) else { continue };
-            let load = loads.iter_mut().find(|it| it.member.id == *current);
+            let Some(current) = self.current.get(&shard).copied().flatten() else { continue };
+            let load = loads.iter_mut().find(|it| it.member.id == current);
             *owner = load.filter(|it| it.has_room(it.shards)).map(take);
         }
         let mut owners = Vec::with_capacity(fixed.len());
@@ -51,7 +53,28 @@ impl Division<'_> {
             };
             owners.push(owner);
         }
-        Some(owners)
+        self.check_moves(&owners, findings).then_some(owners)
+    }
+
+    /// A partition that gets another member would have two for a while, each with objects of its own: the
+    /// former one refuses the change of a persistent collection.
+    fn check_moves(&self, owners: &[i32], findings: &mut Findings) -> bool {
+        let moved = (0..).zip(owners).find_map(|(shard, owner)| {
+            let current = self.current.get(&shard).filter(|it| **it != Some(*owner))?;
+            Some((shard, current, owner))
+        });
+        let Some((shard, current, owner)) = moved.filter(|_| !self.may_lose_data) else {
+            return true;
+        };
+        let from = current.map_or("a former member".to_owned(), |id| format!("member {id}"));
+        let class = self.class;
+        let message = format!(
+            "partition {shard} of {class} would move from {from} to member {owner} without its objects"
+        );
+        let field = if self.set.contains_key(&shard) { "assignments" } else { "members" };
+        let hint = "restore a backup into another deployment, or set odgm.allowDataLoss";
+        findings.reject(field, message, Some(hint));
+        false
     }
 
     fn reject_too_low(&self, shard: usize, findings: &mut Findings) {
@@ -159,7 +182,8 @@ mod tests {
         members: Vec<Member>,
         partitions: i32,
         set: BTreeMap<i32, i32>,
-        current: BTreeMap<i32, i32>,
+        current: BTreeMap<i32, Option<i32>>,
+        may_lose_data: bool,
     }
 
     fn member() -> impl Strategy<Value = (Option<i32>, bool)> {
@@ -168,8 +192,9 @@ mod tests {
 
     fn case() -> impl Strategy<Value = Case> {
         let owners = || proptest::collection::btree_map(0..20i32, 1..6i32, 0..8);
-        (proptest::collection::vec(member(), 1..6), 1..20, owners(), owners()).prop_map(
-            |(all, partitions, set, current)| {
+        let members = proptest::collection::vec(member(), 1..6);
+        (members, 1..20, owners(), owners(), any::<bool>()).prop_map(
+            |(all, partitions, set, current, may_lose_data)| {
                 let members: Vec<Member> = (1..)
                     .zip(all)
                     .map(|(id, (max_shards, all_partitions))| Member {
@@ -183,15 +208,21 @@ mod tests {
                     *shard < partitions && members.iter().any(|it| it.id == *id)
                 };
                 let set = set.into_iter().filter(|(shard, id)| exists(shard, id)).collect();
-                Case { members, partitions, set, current }
+                let is_member = |id: &i32| members.iter().any(|it| it.id == *id);
+                let current =
+                    current.into_iter().map(|(shard, id)| (shard, Some(id).filter(is_member)));
+                let current = current.collect();
+                Case { members, partitions, set, current, may_lose_data }
             },
         )
     }
 
     impl Case {
         fn owners(&self) -> Result<Vec<i32>, Findings> {
-            let Self { members, partitions, set, current } = self.clone();
-            let division = Division { class: "c", members: &members, partitions, set, current };
+            let Self { members, partitions, set, current, may_lose_data } = self.clone();
+            let class = "c";
+            let division =
+                Division { class, members: &members, partitions, set, current, may_lose_data };
             let mut findings = Findings::default();
             division.owners(&mut findings).ok_or(findings)
         }
@@ -201,9 +232,11 @@ mod tests {
     fn set_partitions_come_before_current_ones() {
         let limited = |id| Member { id, max_shards: Some(2), ..Member::default() };
         let members = vec![Member { id: 1, ..Member::default() }, limited(2)];
-        let (set, current) = (BTreeMap::from([(3, 2)]), BTreeMap::from([(0, 2), (1, 2), (2, 1)]));
-        let case = Case { members, partitions: 4, set, current };
+        let current = BTreeMap::from([(0, Some(2)), (1, Some(2)), (2, Some(1))]);
+        let set = BTreeMap::from([(3, 2)]);
+        let case = Case { members, partitions: 4, set, current, may_lose_data: true };
         assert_eq!(case.owners().ok(), Some(vec![2, 1, 1, 2]));
+        assert!(Case { may_lose_data: false, ..case }.owners().is_err());
     }
 
     proptest! {
@@ -232,8 +265,13 @@ mod tests {
         #[test]
         fn partitions_stay_where_they_are(case in case()) {
             let Ok(owners) = case.owners() else { return Ok(()) };
-            let current = (0..).zip(owners.iter().copied()).collect();
-            let again = Case { current, ..case };
+            if !case.may_lose_data {
+                for (shard, owner) in (0..).zip(&owners) {
+                    prop_assert!(case.current.get(&shard).is_none_or(|it| *it == Some(*owner)));
+                }
+            }
+            let current = (0..).zip(owners.iter().copied().map(Some)).collect();
+            let again = Case { current, may_lose_data: false, ..case };
             prop_assert_eq!(again.owners().ok(), Some(owners));
         }
 

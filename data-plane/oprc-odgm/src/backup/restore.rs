@@ -61,7 +61,8 @@ fn restore_action(
     match last {
         Some(last) if last.header == *header && last.is_complete => RestoreAction::Nothing,
         Some(last) if last.header == *header => RestoreAction::Continue,
-        Some(last) if !last.is_complete => RestoreAction::Refuse,
+        // Also if another backup couldn't be restored. Requests that still do fail by the version of the
+        // record.
         _ if is_empty => RestoreAction::Begin,
         _ => RestoreAction::Refuse,
     }
@@ -115,12 +116,13 @@ pub(super) async fn restore(
         }
         let record: BackupRecord = parse(lines.number, &text)?;
         let value = check_record(&header, &record).map_err(|it| invalid(lines.number, &it))?;
-        if let Err(error) = check_record_member(&grid.class(), &record.key) {
-            if others == OtherMembers::Refuse {
-                return Err(invalid(lines.number, &error.to_string()));
+        match check_record_member(&grid.class(), &record.key) {
+            Ok(()) => {}
+            Err(Error::OtherMember(_)) if others == OtherMembers::Skip => {
+                skipped += 1;
+                continue;
             }
-            skipped += 1;
-            continue;
+            Err(error) => return Err(invalid(lines.number, &error.to_string())),
         }
         if batch.is_full(&value) {
             restoration.store(std::mem::take(&mut batch)).await?;
@@ -239,12 +241,17 @@ impl<'a> Restoration<'a> {
                 let record = RestoreRecord { header: header.clone(), is_complete: false };
                 let begun =
                     Transaction::new().check(RESTORED, check).put(RESTORED, encode(&record)?);
-                match grid.store().commit(begun).await {
+                let version = match grid.store().commit(begun).await {
                     Err(StoreError::Conflict { .. }) => {
                         return Err(not_empty("another backup is being restored"));
                     }
-                    other => Some(other.map_err(Error::from)?),
+                    other => other.map_err(Error::from)?,
+                };
+                // A request that restored another backup may have stored something before that.
+                if !is_empty(grid).await? {
+                    return Err(not_empty("another backup is being restored"));
                 }
+                Some(version)
             }
         };
         Ok(Self { grid, header, version })
@@ -391,6 +398,7 @@ mod tests {
             backup: FORMAT,
             class: "Cart".to_owned(),
             collections: Vec::new(),
+            epoch: 1,
             revision,
         };
         let last = |is_complete| RestoreRecord { header: header(1), is_complete };
@@ -399,7 +407,8 @@ mod tests {
             (None, 1, false, RestoreAction::Refuse),
             (Some(last(false)), 1, false, RestoreAction::Continue),
             (Some(last(false)), 1, true, RestoreAction::Continue),
-            (Some(last(false)), 2, true, RestoreAction::Refuse),
+            (Some(last(false)), 2, true, RestoreAction::Begin),
+            (Some(last(false)), 2, false, RestoreAction::Refuse),
             (Some(last(true)), 1, false, RestoreAction::Nothing),
             (Some(last(true)), 1, true, RestoreAction::Nothing),
             (Some(last(true)), 2, true, RestoreAction::Begin),

@@ -54,8 +54,9 @@ async fn a_backup_is_restored_into_another_engine() {
     let (status, backup) = send(&grid, "/backup", Body::empty()).await;
     assert_eq!(status, 200);
     let lines: Vec<Value> = backup.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
-    let header =
-        json!({"backup": 1, "class": "Cart", "collections": ["a", "b/c"], "revision": 151});
+    let header = json!({
+        "backup": 1, "class": "Cart", "collections": ["a", "b/c"], "epoch": grid.epoch(), "revision": 151,
+    });
     assert_eq!(lines[0], header);
     // Each object has an event.
     assert_eq!(lines.last().unwrap(), &json!({"end": true, "records": 302}));

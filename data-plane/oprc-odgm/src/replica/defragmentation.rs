@@ -63,13 +63,17 @@ pub(super) fn next_defragmentation(
     others: &[MemberSpace],
     is_refusing: bool,
 ) -> NextDefragmentation<'_> {
+    // All members have the same data. Pages that etcd has freed count as used until its next write, and there
+    // is none while writes are refused.
+    let has_room = is_refusing && (own.has_room || others.iter().any(|it| it.space.has_room));
+    let is_needed = |it: &SpaceReport| it.needs_defragmentation || (has_room && it.is_large);
     let is_running = own.is_defragmenting || others.iter().any(|it| it.space.is_defragmenting);
     let is_safe = is_refusing || others.iter().all(|it| it.is_ready);
-    let other = others.iter().find(|it| it.space.needs_defragmentation);
+    let other = others.iter().find(|it| is_needed(&it.space));
     match other {
         _ if is_running || !is_safe => NextDefragmentation::Nothing,
         Some(other) => NextDefragmentation::Other(&other.name),
-        None if own.needs_defragmentation => NextDefragmentation::Own,
+        None if is_needed(&own) => NextDefragmentation::Own,
         None => NextDefragmentation::Nothing,
     }
 }
@@ -125,7 +129,8 @@ impl Replica {
         let least = if is_urgent { URGENT_DEFRAGMENT_INTERVAL } else { DEFRAGMENT_INTERVAL };
         let is_recent = self.defragmentation.ended.lock().is_some_and(|it| it.elapsed() < least);
         let needs_defragmentation = file.needs_defragmentation(is_out_of_space) && !is_recent;
-        SpaceReport { is_reserve_used, needs_defragmentation, is_defragmenting }
+        let (is_large, has_room) = (file.is_large() && !is_recent, !file.is_low_on_space());
+        SpaceReport { is_reserve_used, needs_defragmentation, is_defragmenting, is_large, has_room }
     }
 
     pub(super) fn other_members(&self) -> Vec<MemberSpace> {
@@ -177,7 +182,11 @@ mod tests {
         is_reserve_used: false,
         needs_defragmentation: false,
         is_defragmenting: false,
+        is_large: false,
+        has_room: true,
     };
+    /// Doesn't know yet that most of its file is unused.
+    const LARGE: SpaceReport = SpaceReport { is_large: true, has_room: false, ..FINE };
     const NEEDS: SpaceReport = SpaceReport { needs_defragmentation: true, ..FINE };
     const RUNS: SpaceReport = SpaceReport { is_defragmenting: true, ..FINE };
 
@@ -206,6 +215,11 @@ mod tests {
             // Two members would be a minority.
             (NEEDS, (true, NEEDS), (false, FINE), false, Nothing),
             (NEEDS, (false, FINE), (true, NEEDS), true, Other("g-2")),
+            // What another one has shows that there is room.
+            (FINE, (true, LARGE), (true, FINE), true, Other("g-1")),
+            (LARGE, (true, FINE), (true, FINE), true, Own),
+            (FINE, (true, LARGE), (true, FINE), false, Nothing),
+            (LARGE, (true, LARGE), (true, LARGE), true, Nothing),
         ] {
             let others = others([first, second]);
             let next = next_defragmentation(own, &others, is_refusing);

@@ -29,6 +29,12 @@ pub(crate) struct SpaceReport {
     pub(crate) needs_defragmentation: bool,
     #[serde(default)]
     pub(crate) is_defragmenting: bool,
+    /// The file is large, and wasn't defragmented recently.
+    #[serde(default)]
+    pub(crate) is_large: bool,
+    /// Not much of the quota is in use.
+    #[serde(default)]
+    pub(crate) has_room: bool,
 }
 
 /// The file of a member, and the quota that limits its size.

@@ -91,9 +91,10 @@ impl Peers {
         states.values().any(|it| it.space.is_reserve_used && !it.is_dead())
     }
 
-    /// The last report of a node.
+    /// The last report of a node that responds. One that doesn't keeps no other from freeing space.
     pub(crate) fn space(&self, name: &str) -> SpaceReport {
-        self.states.lock().get(name).map(|it| it.space).unwrap_or_default()
+        let states = self.states.lock();
+        states.get(name).filter(|it| !it.is_dead()).map(|it| it.space).unwrap_or_default()
     }
 
     /// When a node last responded.

@@ -107,7 +107,9 @@ impl GridProblem {
 fn hint(status: StatusCode, reason: &str) -> &'static str {
     match reason {
         "NOT_FOUND" => "create it with `oprc object put NAME`, or see `oprc object list NAME`",
-        "OTHER_MEMBER" => "omit --cluster, --env and --grid-url, or give those of this member",
+        "OTHER_MEMBER" => {
+            "omit --cluster, --env, --grid-url, --kubeconfig and --kube-context, or give those of this member"
+        }
         "UNKNOWN_METHOD" => "`oprc class list` and `oprc class get` show the methods of a class",
         "UNKNOWN_COLLECTION" => "`oprc grid status NAME` lists the collections",
         "INVALID_ID" | "INVALID_REQUEST" | "INVALID_HEADER" | "INVALID_IDEMPOTENCY_KEY" => {

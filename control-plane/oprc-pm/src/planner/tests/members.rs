@@ -84,8 +84,7 @@ fn one_member_can_have_all_partitions() {
     };
     let plan = planned_with(&members(""), None).unwrap();
     assert_eq!(owners(&plan), [2, 2, 2, 2]);
-    let idle = "Cart: member 1 has no partition, and serves no object; set assignments, because \
-                partitions stay at their members otherwise";
+    let idle = "Cart: member 1 has no partition, and serves no object";
     assert!(plan.warnings.contains(&idle.to_owned()), "{:?}", plan.warnings);
     assert_eq!(rejection(&members(", maxShards: 3")).0, "members[1].maxShards");
     let both = "    members: [{id: 1, allPartitions: true}, {id: 2, allPartitions: true}]\n    \
@@ -129,16 +128,36 @@ fn partitions_stay_at_their_members() {
     let second = planned_with(three, Some(&first)).unwrap();
     assert_eq!(owners(&second), [2, 1, 2, 1]);
     assert!(second.warnings.iter().any(|it| it.contains("member 7 has no partition")));
-    // What a former member had is spread.
+    // What a former member had is spread, if its objects may be lost.
     let fewer = "    members: [{id: 1, cluster: a}, {id: 3, cluster: c}]";
-    assert_eq!(owners(&planned_with(fewer, Some(&first)).unwrap()), [1, 3, 1, 3]);
+    let loses = "\n    odgm: {allowDataLoss: true}";
+    let spread = planned_with(&format!("{fewer}{loses}"), Some(&first)).unwrap();
+    assert_eq!(owners(&spread), [1, 3, 1, 3]);
+    let refused = |more: &str| {
+        let rejected =
+            planned_with(more, Some(&first)).unwrap_err().all.into_iter().next().unwrap();
+        (rejected.path, rejected.message)
+    };
+    let (path, message) = refused(fewer);
+    assert_eq!(path, "members");
+    assert_eq!(
+        message,
+        "partition 1 of Cart would move from a former member to member 3 without its objects"
+    );
     // The only data grid has all objects.
     let single = planned_with("    targetClusters: [b]", None).unwrap();
     assert_eq!(single.units[0].spec.odgm_config.as_ref().unwrap().member_id, None);
     assert_eq!(owners(&planned_with(two, Some(&single)).unwrap()), [2, 2, 2, 2]);
     // Assignments of the deployment take precedence.
     let moved = format!("{two}\n    assignments: [{{owners: [1], shardIds: [1]}}]");
-    assert_eq!(owners(&planned_with(&moved, Some(&first)).unwrap()), [1, 1, 1, 2]);
+    let (path, message) = refused(&moved);
+    assert_eq!(path, "assignments");
+    assert_eq!(
+        message,
+        "partition 1 of Cart would move from member 2 to member 1 without its objects"
+    );
+    let moved = planned_with(&format!("{moved}{loses}"), Some(&first)).unwrap();
+    assert_eq!(owners(&moved), [1, 1, 1, 2]);
 }
 
 #[test]

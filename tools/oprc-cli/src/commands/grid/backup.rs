@@ -85,6 +85,9 @@ struct RestoreResponse {
     /// An earlier request was completed, although this client may not have got the response.
     #[serde(default)]
     restored_before: bool,
+    /// Records of objects of other members, which weren't restored.
+    #[serde(default)]
+    skipped: u64,
 }
 
 /// Checks that a backup is complete, line by line.
@@ -202,13 +205,18 @@ pub(super) async fn restore(command: RestoreArgs) -> Result<()> {
     let about = check_file(&file)?;
     let grid = grid.open(&connection).await?;
     let path = if skip_others { "/restore?others=skip" } else { "/restore" };
-    let RestoreResponse { restored_before } = grid.upload(path, &file).await?;
-    let what = if skip_others { "the objects of the member, of " } else { "" };
+    let RestoreResponse { restored_before, skipped } = grid.upload(path, &file).await?;
     let (name, about) = (grid.name(), describe(&about));
+    let skipped = match skipped {
+        0 => String::new(),
+        skipped => format!(", without {skipped} records of objects of other members"),
+    };
     note(&if restored_before {
-        format!("{name} was restored from this backup before, nothing was changed: {what}{about}")
+        format!(
+            "{name} was restored from this backup before, nothing was changed: {about}{skipped}"
+        )
     } else {
-        format!("restored into {name}: {what}{about}")
+        format!("restored into {name}: {about}{skipped}")
     });
     Ok(())
 }

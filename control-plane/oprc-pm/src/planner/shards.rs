@@ -20,8 +20,8 @@ pub(super) struct Division<'a> {
 }
 
 impl Division<'_> {
-    /// The member of each partition. Partitions stay where they are, because their objects are there;
-    /// the others are spread evenly. None if members don't allow that, which is reported.
+    /// The member of each partition. A partition keeps its member, which stores its objects; new ones are
+    /// spread evenly. None if members don't allow that, which is reported.
     pub(super) fn owners(&self, findings: &mut Findings) -> Option<Vec<i32>> {
         if !self.check_all_partitions(findings) {
             return None;

@@ -39,8 +39,8 @@ pub(super) struct ObjectQueue {
     first_delay: Duration,
 }
 
-/// When it became known that an object has an event, or when its last event was delivered. The number tells
-/// objects of one time apart.
+/// When it became known that an object has an event, or when its last event was delivered. The number
+/// distinguishes objects of one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WaitingSince {
     at: StdInstant,
@@ -105,7 +105,7 @@ impl ObjectQueue {
     }
 
     /// Since when the object that waits longest has an event. Called after each delivery, so it doesn't
-    /// look at all objects.
+    /// scan all objects.
     pub(super) fn oldest(&self) -> Option<StdInstant> {
         self.times.first().map(|it| it.at)
     }

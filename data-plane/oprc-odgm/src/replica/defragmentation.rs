@@ -117,7 +117,7 @@ impl Drop for RunningDefragmentation<'_> {
 }
 
 impl Replica {
-    /// What this node tells the others about its file.
+    /// What this node reports to the others about its file.
     pub(crate) fn space_report(&self) -> SpaceReport {
         let is_defragmenting = self.defragmentation.is_running.load(Ordering::Acquire);
         let Some(file) = self.cluster.file_size() else {
@@ -208,7 +208,7 @@ mod tests {
             (NEEDS, (true, FINE), (true, NEEDS), false, Other("g-2")),
             (NEEDS, (true, FINE), (true, FINE), false, Own),
             (FINE, (true, FINE), (true, FINE), false, Nothing),
-            // Another one runs, whoever ordered it.
+            // Another one runs; a former leader may have ordered it.
             (NEEDS, (true, RUNS), (true, NEEDS), false, Nothing),
             (NEEDS, (true, NEEDS), (false, RUNS), true, Nothing),
             (RUNS, (true, NEEDS), (true, NEEDS), true, Nothing),

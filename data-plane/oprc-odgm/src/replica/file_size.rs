@@ -20,7 +20,7 @@ const NEARLY_FULL: u64 = 90;
 /// Size of the file: the rest is for writes that callers don't make.
 pub(crate) const RESERVE: u64 = 95;
 
-/// What a node tells the others about its file.
+/// What a node reports to the others about its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SpaceReport {
     /// The file has no space for writes of callers.
